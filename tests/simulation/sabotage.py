@@ -20,7 +20,7 @@ from homeport.core.reconcile.demand import place_deployment as place
 from homeport.core.reconcile.plan import Move
 from homeport.core.reconcile.recovery import NextAttempt, after_failure
 from homeport.core.rollout.advance import RolloutDecision, advance
-from homeport.fleet.central import index
+from homeport.fleet.central.indexing import update
 from homeport.fleet.shared import snapshot
 from homeport.fleet.site.orders import moves
 from homeport.fleet.site.reports import outbox
@@ -125,7 +125,7 @@ BUGS: dict[Sabotage, Sequence[tuple[Any, str, Any]]] = {
     Sabotage.BLIND_TO_HEALTH: ((health.HealthWatch, "look", _see_nothing),),
     Sabotage.SILENT_REPAIRS: ((repair.RepairLoop, "_seen_broken", _say_nothing),),
     Sabotage.UNSENT_JOBS: ((JobBoard, "connected", _send_nothing),),
-    Sabotage.UNNOTICED_MOVES: ((index._Update, "_moved", _see_no_move),),
+    Sabotage.UNNOTICED_MOVES: ((update.CommitUpdate, "_moved", _see_no_move),),
     Sabotage.UNASKED_RESTATEMENTS: ((central_loops, "ask_again", _ask_nobody),),
     Sabotage.UNNOTICED_LOSS: ((outbox, "_continue_from", _go_on),),
     Sabotage.IGNORED_POLICIES: (

@@ -60,6 +60,31 @@ def test_the_architecture_is_drawn_with_every_part() -> None:
     assert folders <= known, folders - known
 
 
+def test_every_path_of_the_architecture_exists() -> None:
+    """Those of a paragraph are below the folders that it is about; those of the walk are modules of the package."""
+    package, missing = ROOT / "src" / "homeport", []
+    for paragraph in re.split(r"\n(?=[-\d\n])", (ROOT / "ARCHITECTURE.md").read_text("utf-8")):
+        heads = [
+            package / name for name in re.findall(r"`([\w/]+)/`", paragraph.partition(" ")[2].partition("** ")[0])
+        ]
+        rooms = [ROOT, package, *(inner for head in heads for inner in (head, *head.glob("*/")))]
+        for path in (each for text in re.findall(r"`([^`\s]+/[^`\s]*)`", paragraph) for each in alternatives(text)):
+            if not path.startswith("/") and not any(
+                (room / path).exists() or (room / f"{path}.py").exists() for room in rooms
+            ):
+                missing.append(path)
+    assert not missing
+
+
+def alternatives(path: str) -> list[str]:
+    """`fleet/{central,site}` names two."""
+    before, brace, rest = path.partition("{")
+    among, _, after = rest.partition("}")
+    return (
+        [path] if not brace else [each for name in among.split(",") for each in alternatives(before + name + after)]
+    )
+
+
 def test_every_failure_code_is_explained() -> None:
     page = (ROOT / "docs/reference/failure-codes.md").read_text("utf-8")
     assert re.findall(r"^\| `([A-Z_]+)` \|", page, re.MULTILINE) == [code.value for code in Code]

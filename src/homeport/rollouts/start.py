@@ -24,9 +24,10 @@ from homeport.fleet.central.merging import merge_targets
 from homeport.fleet.central.platform import CentralPlatform
 from homeport.fleet.central.resolve import DeployRequest, DeployTarget, Resolved, resolve
 from homeport.fleet.shared.answers.suggestion import did_you_mean
+from homeport.fleet.shared.named_sites import sites_by_name
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
-from homeport.ports import Change, Proposal, Reader, SeenReader, Transaction
+from homeport.ports import SITES, WHOLE, Change, Proposal, Reader, SeenReader, SiteFilter, Transaction
 from homeport.rollouts.rows import changed, new_rollout, rollout_of, row_of, stepped
 from homeport.vocabulary import (
     ID_PREFIX_LENGTH_MIN,
@@ -226,29 +227,27 @@ def _after_all(rows: Sequence[RolloutRow], now: datetime) -> datetime:
 
 async def _group(reader: Reader, request: RolloutRequest) -> list[Site]:
     """The named sites in their order, then those that the selector matches, by name."""
-    every = {site.name: site for site in await reader.sites()}
     named = [target.site for target in request.deploy.targets]
-    matching = [
-        site.name
-        for site in every.values()
-        if request.selector and request.selector.unmet(site.labels) is None and site.name not in named
-    ]
-    if (
-        request.selector
-        and not matching
-        and not any(site in every and request.selector.unmet(every[site].labels) is None for site in named)
-    ):
+    selected = await _selected(reader, request.selector)
+    if request.selector and not selected:
         message = f'"{request.selector}" matches no site. See  homeport sites list , and  homeport sites label .'
         raise InvalidInput(problems=[Problem("selector", message)])
-    if len(named) + len(matching) > SITES_MAX:
-        message = f"{len(named) + len(matching)} sites are too many for one rollout: {SITES_MAX} are the most."
+    group = [*named, *sorted(selected.keys() - set(named))]
+    if len(group) > SITES_MAX:
+        message = f"{len(group)} sites are too many for one rollout: {SITES_MAX} are the most."
         raise InvalidInput(problems=[Problem("selector", message)])
-    unknown = next((name for name in named if name not in every), None)
+    sites = {**selected, **await sites_by_name(reader, named)}
+    unknown = next((name for name in named if name not in sites), None)
     if unknown is not None:
-        raise NotFound(
-            f'There is no site "{unknown}".', hint=did_you_mean(unknown, list(every), "homeport sites list")
-        )
-    return [every[name] for name in [*named, *matching]]
+        every = [site.name for site in await reader.sites()]
+        raise NotFound(f'There is no site "{unknown}".', hint=did_you_mean(unknown, every, "homeport sites list"))
+    return [sites[name] for name in group]
+
+
+async def _selected(reader: Reader, selector: Selector) -> dict[SiteName, Site]:
+    if not selector:
+        return {}
+    return {site.name: site for site in (await reader.page(SITES, SiteFilter(selector=selector), WHOLE)).items}
 
 
 async def _start_again(rollout_id: RolloutId, caller: Caller, central: CentralPlatform) -> None:

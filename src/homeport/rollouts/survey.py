@@ -14,6 +14,7 @@ from homeport.core.reconcile.holds import by_site, hold_on
 from homeport.core.rollout.group import owned, targeted
 from homeport.core.rollout.standing import RolloutSiteFacts, member_of
 from homeport.fleet.central.sightings import Sightings
+from homeport.fleet.shared.named_sites import sites_by_name
 from homeport.fleet.shared.overview import Reachability
 from homeport.lazy_dataclass import dataclass
 from homeport.ports import (
@@ -94,8 +95,7 @@ async def _sites(reader: SeenReader, rollouts: Sequence[Rollout]) -> Sequence[Si
         found |= {site.name: site for site in matching.items}
     named = {site for rollout in rollouts for site in (*rollout.intent.sites, *rollout.intent.given)} - found.keys()
     if named:
-        listed = await reader.page(SITES, _at(SiteFilter(), named), WHOLE)
-        found |= {site.name: site for site in listed.items if site.name in named}
+        found |= await sites_by_name(reader, named)
     return [found[name] for name in sorted(found)]
 
 

@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from homeport.content.cache.cache import Cache
+from homeport.core.values.backoff import BackoffPolicy
 from homeport.errors import (
     DigestMismatch,
     InvalidInput,
@@ -185,7 +186,7 @@ async def test_a_bad_answer_is_one_sentence_and_harms_nothing_else(
     error: type[Exception],
     words: str,
 ) -> None:
-    monkeypatch.setattr("homeport.content.cache.decisions.RETRY_FIRST_SECONDS", 0.0)
+    monkeypatch.setattr("homeport.content.cache.decisions.RETRY", BackoffPolicy(0.0, 15.0))
     registry.push("1", LAYER)
     other = os.urandom(MEGA)
     registry.push("2", other)

@@ -11,7 +11,7 @@ from homeport.central.app import CentralApp
 from homeport.core.data import removes_data
 from homeport.core.model.instance import Failure
 from homeport.core.model.report import Synced
-from homeport.fleet.central import index
+from homeport.fleet.central.indexing import folders
 from homeport.vocabulary import Code, Commit, DeploymentId, SiteName, Trigger
 from tests.support.git import Person, git
 from tests.support.running_central import Client, FakeSite, indexed, node_changed, transition
@@ -242,7 +242,7 @@ async def test_a_commit_that_is_invalid_for_one_site_is_followed_by_the_other(cl
     assert f"{paths['north']}:" in after["north"]["problem"]
 
 
-@pytest.mark.parametrize("folders_max", [index.FOLDERS_MAX, 1])
+@pytest.mark.parametrize("folders_max", [folders.FOLDERS_MAX, 1])
 async def test_a_folder_that_is_too_large_is_the_problem_of_its_site_alone(
     client: Client, person: Person, monkeypatch: pytest.MonkeyPatch, folders_max: int
 ) -> None:
@@ -252,7 +252,7 @@ async def test_a_folder_that_is_too_large_is_the_problem_of_its_site_alone(
     rows = {row["site"]: row for row in (await client.get("/api/v1/deployments")).body["deployments"]}
     paths = {site: f"deployments/{site}/{row['id']}.yaml" for site, row in rows.items()}
     monkeypatch.setattr(trees, "FILES_MAX", 20)
-    monkeypatch.setattr(index, "FOLDERS_MAX", folders_max)
+    monkeypatch.setattr(folders, "FOLDERS_MAX", folders_max)
     for number in range(30):
         person.write(f"deployments/north/x/{number}", "x")
     person.write(f"deployments/north/{'/'.join('d' * 80)}", "x")

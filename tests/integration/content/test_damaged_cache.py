@@ -6,6 +6,7 @@ import pytest
 
 from homeport.content.cache.files import CachedFile, Files, key_of
 from homeport.content.cache.uses import Used, Users
+from homeport.core.values.backoff import BackoffPolicy
 from homeport.errors import HomeportError, PeerUnavailable
 from homeport.vocabulary import Digest
 from tests.support.caches import running_cache
@@ -37,7 +38,7 @@ async def test_a_fault_of_the_disk_ends_its_download_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not a full disk, which has words of its own: a folder where a file should be."""
-    monkeypatch.setattr("homeport.content.cache.decisions.RETRY_FIRST_SECONDS", 0.01)
+    monkeypatch.setattr("homeport.content.cache.decisions.RETRY", BackoffPolicy(0.01, 15.0))
     async with running_cache(tmp_path / "cache") as cache:
         (tmp_path / "cache" / "uploads" / DIGEST.replace(":", "")).mkdir(parents=True)
         for _ in range(2):

@@ -15,6 +15,7 @@ from homeport.adapters.registry.site_content import SiteContent
 from homeport.adapters.registry.web_files import ModelSourceOptions
 from homeport.content.cache.cache import Cache
 from homeport.content.cache.routes import pull_routes
+from homeport.core.values.backoff import BackoffPolicy
 from homeport.errors import DigestMismatch, NotFound, PeerUnavailable
 from homeport.models.store.fetching import ModelFetcher
 from homeport.models.store.index import ModelIndex
@@ -40,7 +41,7 @@ def anyio_backend() -> str:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """How long a site waits before it resumes a download is judged where that is decided."""
-    monkeypatch.setattr("homeport.content.cache.decisions.RETRY_FIRST_SECONDS", 0.01)
+    monkeypatch.setattr("homeport.content.cache.decisions.RETRY", BackoffPolicy(0.01, 15.0))
 
 
 @pytest.fixture

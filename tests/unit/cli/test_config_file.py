@@ -87,6 +87,19 @@ def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path, text: str) -
         started(tmp_path, text)
 
 
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ('http = "127.0.0.1:9000"\n', 'has "http" outside of a section.', "Write  [central]  above its keys."),
+        ("[centrall]\n", 'has an unknown section "centrall".', "Known sections: up, central, site, node."),
+    ],
+)
+def test_a_key_without_a_section_is_not_taken_for_one(tmp_path: Path, text: str, message: str, hint: str) -> None:
+    with pytest.raises(InvalidInput, match=message) as caught:
+        started(tmp_path, text)
+    assert caught.value.hint is not None and caught.value.hint.startswith(hint)
+
+
 @pytest.mark.parametrize("command", [up, central, site, node], ids=lambda command: str(command.name))
 def test_every_role_takes_a_file(command: click.Command) -> None:
     assert "--config" in {name for parameter in command.params for name in parameter.opts}

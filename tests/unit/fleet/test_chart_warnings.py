@@ -6,8 +6,8 @@ import pytest
 
 from homeport.core.model.deployment import ComponentSpec
 from homeport.core.model.node import Node
-from homeport.fleet.central.charts import with_chart_warnings
-from homeport.fleet.central.preview import DeploymentPlan, Plan
+from homeport.fleet.central.plans.charts import with_chart_warnings
+from homeport.fleet.central.plans.preview import DeploymentPlan, Plan
 from homeport.ports import ChartVerdict, Transaction
 from homeport.vocabulary import ProfileType, SiteName
 from tests.simulation.store import Disk, MemoryStore

@@ -14,7 +14,8 @@ from homeport.core.model.instance import Transition
 from homeport.core.model.report import Pinned, PlanSetAside, Report
 from homeport.errors import Conflict
 from homeport.fleet.central.deploy import GitWriter
-from homeport.fleet.central.index import Index, moved_from
+from homeport.fleet.central.index import Index
+from homeport.fleet.central.indexing.former_sites import moved_from
 from homeport.fleet.central.reports.intake import ReportIntake
 from homeport.fleet.central.rollback import choose
 from homeport.fleet.central.sites.messages import SiteMessages

@@ -8,8 +8,8 @@ import pytest
 
 from homeport.core.images import Blobs, ImageChange
 from homeport.core.model.deployment import ComponentSpec
-from homeport.fleet.central.images import COMPONENTS_MAX, with_images
-from homeport.fleet.central.preview import ComponentStep, DeploymentPlan, Plan
+from homeport.fleet.central.plans.images import COMPONENTS_MAX, with_images
+from homeport.fleet.central.plans.preview import ComponentStep, DeploymentPlan, Plan
 from homeport.vocabulary import Digest, NodeId, ProfileType
 from tests.support.builders import HOME, a_desired
 

@@ -3,7 +3,7 @@
 import pytest
 
 from homeport.core.model.deployment import ComponentSpec
-from homeport.fleet.central.preview import why_replaced
+from homeport.fleet.central.plans.preview import why_replaced
 from homeport.vocabulary import ProfileType
 
 

@@ -6,6 +6,7 @@ every subscriber is notified of the gap; what was published in between is sent t
 """
 
 import json
+import random
 import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Callable
@@ -21,6 +22,7 @@ from homeport.adapters.bus.notifications import BYTES_MAX, CHANNEL, encode
 from homeport.adapters.store.databases.async_engine import AsyncConnection, AsyncEngine
 from homeport.adapters.store.databases.engine import create_shared_engine, parse_address
 from homeport.adapters.store.databases.errors import translated
+from homeport.core.values.backoff import BackoffPolicy
 from homeport.errors import HomeportError, TransientError
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
@@ -30,8 +32,7 @@ WAITING_MAX: Final = 1_000
 """The maximum queue of messages to send or deliver; beyond that the oldest is dropped, which counts as a gap."""
 PING_SECONDS: Final = 5.0
 """How often an idle connection is pinged, so that a dead one is detected."""
-PAUSE_SECONDS_MIN: Final = 0.1
-PAUSE_SECONDS_MAX: Final = 5.0
+RECONNECT: Final = BackoffPolicy(first_seconds=0.1, max_seconds=5.0)
 
 _NOTIFY: Final = text("SELECT pg_notify(:channel, :payload)")
 _PUT: Final = text("INSERT INTO bus_messages (id, body, at) VALUES (:id, :body, now())")
@@ -110,7 +111,7 @@ class PostgresBus:
     # --- the connection -------------------------------------------------------------------------------------
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
-        pause, is_first = PAUSE_SECONDS_MIN, True
+        failures, is_first = 0, True
         while True:
             try:
                 async with self.listening() as connection:
@@ -118,12 +119,12 @@ class PostgresBus:
                         task_status.started()
                     else:
                         self._local.tell_gap()
-                    pause, is_first = PAUSE_SECONDS_MIN, False
+                    failures, is_first = 0, False
                     await self._serve(connection)
             except (HomeportError, TimeoutError) as error:
-                log.warning("bus connection lost", why=str(error), retry_seconds=pause)
-            await anyio.sleep(pause)
-            pause = min(pause * 2, PAUSE_SECONDS_MAX)
+                log.warning("bus connection lost", why=str(error))
+            failures += 1
+            await anyio.sleep(RECONNECT.delay_seconds(failures, chance=random.random()))
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[AsyncConnection]:

@@ -6,7 +6,9 @@ only to `git` itself, through the clone's own configuration.
 """
 
 import re
+import shlex
 from pathlib import Path
+from typing import Final, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from homeport.adapters.files.paths import local_path
@@ -23,6 +25,12 @@ _PORTS = {"http": 80, "https": 443, "ssh": 22, "git": 9418}
 _SCP_LIKE = re.compile(r"(?:(?P<user>[^@/:]+)@)?(?P<host>[^@/:]+|\[[0-9a-fA-F:.]+\]):(?P<path>[^:].*)")
 
 
+class Remote(NamedTuple):
+    scheme: str
+    host: str
+    port: int
+
+
 @dataclass(frozen=True, slots=True)
 class GitAddress:
     """`url` is for git alone; `shown` is the same without its secrets; `folder` is set where it is a local path."""
@@ -32,15 +40,44 @@ class GitAddress:
     folder: Path | None = None
 
     @property
-    def remote(self) -> tuple[str, str, int] | None:
-        """Scheme, host and port of a server."""
+    def remote(self) -> Remote | None:
         if self.folder is not None:
             return None
         if "://" not in self.url:
             found = _SCP_LIKE.fullmatch(self.url)
-            return None if found is None else ("ssh", found["host"].strip("[]"), _PORTS["ssh"])
+            return None if found is None else Remote("ssh", found["host"].strip("[]"), _PORTS["ssh"])
         parts = urlsplit(self.url)
-        return parts.scheme, parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
+        return Remote(parts.scheme, parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What has git connect to one IP address, whatever the name resolves to by then."""
+
+    settings: tuple[str, ...] = ()
+    """For `git -c`."""
+    ssh_options: str = ""
+
+
+ANYWHERE: Final = Route()
+
+
+def route_to(address: GitAddress, judged: str) -> Route:
+    """Keeps git to `judged`, an IP address of the remote's host. TLS and ssh still check the name."""
+    remote = address.remote
+    assert remote is not None, "a folder is not connected to"
+    bracketed = f"[{judged}]" if ":" in judged else judged
+    match remote.scheme:
+        case "http" | "https":
+            resolve = f"http.curloptResolve={remote.host}:{remote.port}:{bracketed}"
+            return Route(("http.followRedirects=false", resolve))
+        case "git":
+            written = urlsplit(address.url).netloc
+            return Route((f"url.git://{bracketed}:{remote.port}/.insteadOf=git://{written}/",))
+        case _:
+            known_as = remote.host if remote.port == _PORTS["ssh"] else f"[{remote.host}]:{remote.port}"
+            options = (f"HostName={judged}", f"HostKeyAlias={known_as}")
+            return Route(ssh_options=" ".join(f"-o {shlex.quote(option)}" for option in options))  # read by a shell
 
 
 def parse_address(url: str) -> GitAddress:

@@ -20,11 +20,11 @@ from anyio import to_thread
 
 from homeport.adapters.files.disk import disk_problem, disk_problems
 from homeport.adapters.git import trees
-from homeport.adapters.git.address import GitAddress
+from homeport.adapters.git.address import ANYWHERE, GitAddress, Route, route_to
 from homeport.adapters.git.clone import DAMAGE, Tracked, beside, discard, make_clone, newest_commit, open_clone
 from homeport.adapters.git.failures import explain, too_slow
 from homeport.adapters.git.program import GitResult, run_git
-from homeport.adapters.network.reach import git_settings
+from homeport.adapters.network.reach import judged_address
 from homeport.errors import GitUnavailable
 from homeport.log import get_log
 from homeport.ports import TreeFile
@@ -197,11 +197,16 @@ class Mirror:
             log.warning("git clone housekeeping timed out", url=self.url, seconds=TIDY_SECONDS_MAX)
 
     async def _run(self, *arguments: str, clone: Path | None = None, stdin: bytes = b"") -> GitResult:
-        limits = [f"-c{name}={value}" for name, value in (await self._limits()).items()]
+        route = await self._route()
         try:
             with disk_problems(self._clone):
                 outcome = await run_git(
-                    clone or self._clone, *limits, *arguments, timeout_seconds=self._timeout_seconds, stdin=stdin
+                    clone or self._clone,
+                    *(part for setting in route.settings for part in ("-c", setting)),
+                    *arguments,
+                    timeout_seconds=self._timeout_seconds,
+                    stdin=stdin,
+                    ssh_options=route.ssh_options,
                 )
         except TimeoutError as error:
             raise too_slow(self._address, self._timeout_seconds) from error
@@ -209,13 +214,13 @@ class Mirror:
             self._check_own_disk(outcome.stderr)
         return outcome
 
-    async def _limits(self) -> Mapping[str, str]:
-        """Where only public addresses may be reached."""
+    async def _route(self) -> Route:
         remote = self._address.remote
         try:
-            return {} if remote is None else await git_settings(*remote)
+            judged = None if remote is None else await judged_address(remote.host, remote.port)
         except OSError as error:
             raise GitUnavailable(f"{self._address.shown} cannot be reached: unknown host.") from error
+        return ANYWHERE if judged is None else route_to(self._address, judged)
 
     def _check_own_disk(self, stderr: str) -> None:
         """A problem of our own disk is not the remote's, and no reason to fetch everything again."""

@@ -38,7 +38,9 @@ class GitResult:
     stderr: str
 
 
-async def run_git(clone: Path, *arguments: str, timeout_seconds: float, stdin: bytes = b"") -> GitResult:
+async def run_git(
+    clone: Path, *arguments: str, timeout_seconds: float, stdin: bytes = b"", ssh_options: str = ""
+) -> GitResult:
     """Runs git on the bare repository `clone`.
 
     Raises TimeoutError after `timeout_seconds` without output, or `PATIENCE` times that in total: a large first fetch
@@ -51,7 +53,7 @@ async def run_git(clone: Path, *arguments: str, timeout_seconds: float, stdin: b
             stdout=PIPE,
             stderr=PIPE,
             cwd="/",  # the clone may have vanished; then git reports that
-            env=environment(os.environ),
+            env=environment(os.environ, ssh_options),
             start_new_session=True,  # detached from the terminal: no prompt, and Ctrl-C reaches only us
         )
     except FileNotFoundError as error:
@@ -64,14 +66,14 @@ async def run_git(clone: Path, *arguments: str, timeout_seconds: float, stdin: b
                 await _end(process)
 
 
-def environment(inherited: Mapping[str, str]) -> dict[str, str]:
+def environment(inherited: Mapping[str, str], ssh_options: str = "") -> dict[str, str]:
     """The user's git settings and credentials apply; anything that would prompt, translate or redirect does not."""
     kept = {
         name: value
         for name, value in inherited.items()
         if name not in {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "SSH_ASKPASS"}
     }
-    kept.setdefault("GIT_SSH_COMMAND", "ssh -o BatchMode=yes")
+    kept["GIT_SSH_COMMAND"] = f"{kept.get('GIT_SSH_COMMAND', 'ssh -o BatchMode=yes')} {ssh_options}".rstrip()
     kept.setdefault("MALLOC_TOP_PAD_", str(MEMORY_KEPT_BYTES))
     return kept | {
         "GIT_TERMINAL_PROMPT": "0",

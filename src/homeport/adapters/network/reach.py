@@ -5,7 +5,7 @@ belongs to the context, so that redirects, token servers of registries and whate
 """
 
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -43,13 +43,6 @@ async def reachable(host: str, port: int) -> str:
     return addresses[0]
 
 
-async def git_settings(scheme: str, host: str, port: int) -> Mapping[str, str]:
-    """Settings that keep git to an address that was judged. Without them it would resolve the name again, and follow
-    redirects."""
-    if not _PUBLIC_ONLY.get():
-        return {}
-    address = await reachable(host, port)
-    if scheme not in {"http", "https"}:
-        return {}
-    shown = f"[{address}]" if ":" in address else address
-    return {"http.followRedirects": "false", "http.curloptResolve": f"{host}:{port}:{shown}"}
+async def judged_address(host: str, port: int) -> str | None:
+    """What to connect to instead of the name; None where every address may be reached. Raises as `reachable`."""
+    return await reachable(host, port) if _PUBLIC_ONLY.get() else None

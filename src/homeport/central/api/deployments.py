@@ -24,10 +24,10 @@ from homeport.core.values.durations import seconds_of
 from homeport.core.values.selectors import parse_selector
 from homeport.errors import InvalidInput, Problem
 from homeport.fleet.central.apps import AppQuery
-from homeport.fleet.central.charts import with_chart_warnings
 from homeport.fleet.central.deploy import Deployed, ask_again, delete, deploy
-from homeport.fleet.central.images import with_images
-from homeport.fleet.central.preview import ComponentStep, DeploymentPlan, Plan, preview_delete, preview_deploy
+from homeport.fleet.central.plans.charts import with_chart_warnings
+from homeport.fleet.central.plans.images import with_images
+from homeport.fleet.central.plans.preview import ComponentStep, DeploymentPlan, Plan, preview_delete, preview_deploy
 from homeport.fleet.central.registering import unregistered
 from homeport.fleet.central.resolve import DeployRequest, DeployTarget
 from homeport.fleet.central.rollback import roll_back

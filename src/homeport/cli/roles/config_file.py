@@ -110,10 +110,14 @@ def _section(path: Path, text: str, section: str) -> Mapping[str, Any]:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # Also a number of thousands of digits.
         raise InvalidInput(f"{path} is not TOML: {error}", hint="See docs/reference/settings.md") from error
-    strange = [name for name in document if name not in SECTIONS]
-    if strange:
+    strange = next((name for name in document if name not in SECTIONS), None)
+    if strange is not None and not isinstance(document[strange], dict):
         raise InvalidInput(
-            f'{path} has a section "{strange[0]}".',
+            f'{path} has "{strange}" outside of a section.', hint=f"Write  [{section}]  above its keys."
+        )
+    if strange is not None:
+        raise InvalidInput(
+            f'{path} has an unknown section "{strange}".',
             hint=f"Known sections: {', '.join(SECTIONS)}. See docs/reference/settings.md",
         )
     found = document.get(section, {})

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from homeport.content.registry.manifests import OciManifest
+from homeport.core.values.backoff import BackoffPolicy
 from homeport.errors import (
     DigestMismatch,
     HomeportError,
@@ -24,8 +25,7 @@ FAILURES_MAX: Final = 7
 """How often in a row a download may fail without progress: half a minute, by the waits below."""
 PROGRESS_BYTES_MIN: Final = 64 * 1024
 """What an attempt must bring to count as progress, or a byte at a time would be an endless download."""
-RETRY_FIRST_SECONDS: Final = 0.25
-RETRY_SECONDS_MAX: Final = 15.0
+RETRY: Final = BackoffPolicy(first_seconds=0.25, max_seconds=15.0)
 ASKED_SECONDS_MAX: Final = 60.0
 """How long a requested wait (Retry-After) may be; after a longer one the order of the node is retried instead."""
 
@@ -82,7 +82,7 @@ def retry_seconds(error: HomeportError, failures: int) -> float | None:
     asked = error.retry_after_seconds
     if asked != PeerUnavailable.retry_after_seconds:
         return asked if asked <= ASKED_SECONDS_MAX else None
-    return float(min(RETRY_FIRST_SECONDS * 2 ** (failures - 1), RETRY_SECONDS_MAX))
+    return RETRY.ceiling_seconds(failures)
 
 
 def may_serve_known(error: HomeportError) -> bool:

@@ -9,6 +9,7 @@ import ipaddress
 from collections import OrderedDict
 from typing import Final
 
+from homeport.core.values.backoff import BackoffPolicy
 from homeport.lazy_dataclass import dataclass
 
 FAILURES_MAX: Final = 10
@@ -38,7 +39,7 @@ class Throttle:
     ) -> None:
         self._failures_max = failures_max
         self._window_seconds = window_seconds
-        self._penalty_seconds_max = penalty_seconds_max
+        self._penalty = BackoffPolicy(first_seconds=1.0, max_seconds=penalty_seconds_max)
         self._keys_max = keys_max
         self._records: OrderedDict[str, _Record] = OrderedDict()
 
@@ -59,8 +60,8 @@ class Throttle:
         record.count += 1
         if record.count <= self._failures_max:
             return 0.0
-        seconds = min(self._penalty_seconds_max, 2.0**record.penalties)
         record.penalties += 1
+        seconds = self._penalty.ceiling_seconds(record.penalties)
         record.blocked_until = now + seconds
         return seconds
 

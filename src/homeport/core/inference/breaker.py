@@ -4,12 +4,12 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
+from homeport.core.values.backoff import BackoffPolicy
 from homeport.lazy_dataclass import dataclass
 
 FAILURES_MAX: Final = 5
-OPEN_SECONDS: Final = 5.0
+OPEN: Final = BackoffPolicy(first_seconds=5.0, max_seconds=300.0)
 """Short at first, since an engine that restarts is back within seconds; doubles while trials fail."""
-OPEN_SECONDS_MAX: Final = 300.0
 
 
 class Circuit(StrEnum):
@@ -22,8 +22,14 @@ class Circuit(StrEnum):
 class Breaker:
     failures: int = 0
     opened_at: float | None = None
-    seconds: float = OPEN_SECONDS
+    trials: int = 0
+    """How many have failed since it opened."""
     on_trial: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """How long it stays open."""
+        return OPEN.ceiling_seconds(self.trials + 1)
 
     def circuit(self, now: float) -> Circuit:
         if self.opened_at is None:
@@ -46,9 +52,9 @@ class Breaker:
 
     def failed(self, now: float) -> "Breaker":
         if self.on_trial:
-            return Breaker(self.failures + 1, now, min(self.seconds * 2, OPEN_SECONDS_MAX))
+            return Breaker(self.failures + 1, now, self.trials + 1)
         failures = self.failures + 1
-        return Breaker(failures, now if failures >= FAILURES_MAX else None, self.seconds)
+        return Breaker(failures, now if failures >= FAILURES_MAX else None, self.trials)
 
     def abandoned(self) -> "Breaker":
         """A trial that ended for another reason than the engine: the next task is the trial."""

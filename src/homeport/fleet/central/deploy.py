@@ -20,7 +20,8 @@ from homeport.core.model.deployment import Desired, digest_of_bytes
 from homeport.core.model.event import Deployment
 from homeport.core.update_values import MergedValues
 from homeport.errors import Conflict, NotFound, TooLarge
-from homeport.fleet.central.index import ROOT, HistoryRewritten, Index
+from homeport.fleet.central.index import HistoryRewritten, Index
+from homeport.fleet.central.indexing.folders import ROOT
 from homeport.fleet.central.merging import MergedRequest, failed_of, merge_targets
 from homeport.fleet.central.resolve import DeployRequest, DeployTarget, Resolved, resolve
 from homeport.fleet.central.sites.messages import SiteMessages

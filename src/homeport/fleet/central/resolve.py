@@ -18,8 +18,8 @@ from homeport.core.parameters import as_value
 from homeport.core.update_values import MergedValues, RequestedValues
 from homeport.errors import Conflict, InvalidInput, NotFound, Problem
 from homeport.fleet.central.apps import AppQuery, find_app
-from homeport.fleet.central.index import known_sites
 from homeport.fleet.shared.answers.suggestion import did_you_mean
+from homeport.fleet.shared.named_sites import sites_by_name
 from homeport.lazy_dataclass import dataclass
 from homeport.ports import AppRecord, DeploymentFilter, Reader
 from homeport.vocabulary import DeploymentId, NodeId, RolloutId, SiteName
@@ -196,7 +196,7 @@ def default_name(app_name: str) -> str:
 
 
 async def _check_sites(reader: Reader, targets: Sequence[DeployTarget]) -> None:
-    known = await known_sites(reader, [target.site for target in targets])
+    known = await sites_by_name(reader, [target.site for target in targets])
     seen: set[SiteName] = set()
     for position, target in enumerate(targets):
         if target.site not in known:

@@ -17,6 +17,7 @@ from homeport.core.reconcile.holds import active, by_site, hold_on, hold_text
 from homeport.core.reconcile.plan import short
 from homeport.errors import Conflict, NotFound
 from homeport.fleet.shared.answers.suggestion import did_you_mean
+from homeport.fleet.shared.named_sites import sites_by_name
 from homeport.lazy_dataclass import dataclass
 from homeport.ports import (
     DEPLOYMENTS,
@@ -195,7 +196,7 @@ class _Placed(Protocol):
 
 async def _sites_of(reader: SeenReader, things: Sequence[_Placed]) -> Mapping[SiteName, Site]:
     names = frozenset(thing.site for thing in things)
-    return {site.name: site for site in (await reader.page(SITES, SiteFilter(sites=names), WHOLE)).items}
+    return await sites_by_name(reader, names)
 
 
 async def find_deployment(reader: SeenReader, text: str) -> Deployment:

@@ -7,22 +7,18 @@ Nothing here waits for a node. Affected deployments are marked, and planned by t
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import datetime
-from typing import Final
 
 import anyio
 import anyio.to_thread
 
-from homeport.core.events import set_aside_event, site_problem_event
 from homeport.core.lifecycle.record import Recorded
 from homeport.core.lifecycle.replay import observe_health
 from homeport.core.model.access import SecretRecord
-from homeport.core.model.event import Site
 from homeport.core.model.instance import Instance, Transition
 from homeport.core.model.node import NodeInfo, Tunable
 from homeport.core.model.order import DEPLOYMENT, Held, Progress, Result
-from homeport.core.model.report import FileProblem, PlanSetAside, Progressed, Synced, SyncFailed
+from homeport.core.model.report import FileProblem, Progressed
 from homeport.core.placement.choose import is_written_off
 from homeport.core.reconcile.check import Checked, older_orders
 from homeport.core.reconcile.deadline import overdue
@@ -38,12 +34,11 @@ from homeport.core.reconcile.outlook import Expected, outlook
 from homeport.core.reconcile.plan import Move, can_roll_back, is_due_by_time, secret_missing
 from homeport.core.secrets import missing
 from homeport.core.tracing import TraceContext
-from homeport.fleet.shared.adoption import adoption, problem_text
 from homeport.fleet.shared.progress import (
     restated_health,
 )
-from homeport.fleet.shared.revisions import REVISIONS_KEPT, kept_revisions
 from homeport.fleet.shared.snapshot import Snapshot
+from homeport.fleet.site.desired_state import DesiredStateRecorder
 from homeport.fleet.site.maintenance import Decide, expire_holds
 from homeport.fleet.site.nodes import orphans
 from homeport.fleet.site.nodes.problems import NodeProblems
@@ -53,15 +48,13 @@ from homeport.fleet.site.orders.moves import given_after, transition_of
 from homeport.fleet.site.orders.retries import waiting
 from homeport.fleet.site.orders.sender import OrderSender, Reveal, SendOrder, no_secrets
 from homeport.fleet.site.planner import InThread, SitePlanner, copy_of
-from homeport.fleet.site.recorder import TransitionRecorder, drop_deployments
+from homeport.fleet.site.recorder import TransitionRecorder
 from homeport.fleet.site.reports.queue import ReportQueue
 from homeport.fleet.site.reports.resync import OUTBOX_BYTES_MAX, Encode
 from homeport.fleet.site.state import (
     ABOVE,
     BY_HAND,
-    DATA_GOES,
     ROLLED_BACK,
-    UNREADABLE,
     SiteState,
     dump_rolled_back,
 )
@@ -69,10 +62,9 @@ from homeport.fleet.site.traces import SiteTraces
 from homeport.fleet.site.work import SiteWork, connect_others, take_others
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
-from homeport.ports import Ahead, Clock, DesiredFile, NodeNews, Notice, Owned, Store, Transaction, Unreadable
+from homeport.ports import Ahead, Clock, NodeNews, Notice, Owned, Store, Transaction, Unreadable
 from homeport.vocabulary import (
     Code,
-    Commit,
     DeploymentId,
     Generation,
     Incarnation,
@@ -96,11 +88,6 @@ ORPHAN_GRACE_SECONDS = 600.0
 
 Seek = Callable[[], Awaitable[None]]
 """Fetches secrets from central that may be new; failures are ignored."""
-
-
-LOOKED_UP_MAX: Final = 100
-"""How many unknown deployments of a node's engine are looked up in Git's history at a time."""
-OTHERS_MAX: Final = 10_000
 
 
 async def _nothing_older(_deployment_id: DeploymentId) -> Sequence[bytes]:
@@ -148,6 +135,7 @@ class Conductor:
         self._problems = NodeProblems(memory, clock, self.queue, self._roster)
         self._overdue_seconds = overdue_seconds
         self.traces = traces or SiteTraces(memory.site, None, clock)
+        self._desired = DesiredStateRecorder(memory, store, clock, self.queue, self.traces)
         self._recorder = TransitionRecorder(memory, clock, self.queue, self.traces)
         self._orders = OrderSender(memory, send, reveal, self.traces)
         self.seek: Seek | None = None
@@ -156,9 +144,7 @@ class Conductor:
         """Sends changed settings to a node; set where there are streams."""
         self.older: Older = _nothing_older
         """Set where there is a repository."""
-        self._others_at: Commit | None = None
-        self._others: set[DeploymentId] = set()
-        """Deployments on engines of this site's nodes that Git, at that commit, never had in its folder."""
+        self._ownership = orphans.OwnershipLookup(memory, store)
         self._held: dict[NodeId, tuple[Held, ...]] = {}
         """The journals that nodes reported, until they are compared with the site's own state."""
         self._lock = anyio.Lock()
@@ -191,82 +177,21 @@ class Conductor:
         if self.seek is not None and lacks:
             await self.seek()
         async with self._turn():
-            now, memory = self._clock.now(), self.memory
-            gone = frozenset(memory.wanted - snapshot.desired.keys() - snapshot.unreadable)
-            valid_again = frozenset(memory.unreadable & snapshot.desired.keys())
-            named = sorted(snapshot.contents.keys() | gone | valid_again | snapshot.unreadable)
-            touched = gone | set(touched)
-            changed = (snapshot.contents.keys() | touched) - snapshot.unreadable
-            unpinned = memory.unpinned_by(snapshot, changed, touched)
-            data_goes = (memory.data_goes & memory.files.keys() | set(without_data)) - snapshot.desired.keys()
-            syncs = self.traces.adopt(
-                {key: each for key, each in (origins or {}).items() if key in gone or key in snapshot.contents}
+            is_first = not self.memory.knows_what_is_wanted
+            changed = await self._desired.adopt(
+                snapshot, author=author, touched=touched, origins=origins or {}, without_data=without_data
             )
-
-            async def work(tx: Transaction) -> None:
-                known = {item.id: item for item in await tx.deployments_by_ids(named)}
-                adopted = adoption(
-                    snapshot, known, gone, valid_again, self._states(), site=memory.site, author=author, now=now
-                )
-                await tx.put_deployments(adopted.deployments)
-                await tx.put_desired_files(_files(snapshot))
-                await tx.put_revisions(
-                    kept_revisions(snapshot, snapshot.contents, author=author, now=now), keep=REVISIONS_KEPT
-                )
-                await tx.drop_pins(unpinned)
-                await drop_deployments(tx, [item.id for item in adopted.deployments if item.archived_at is not None])
-                await tx.append_events(adopted.events)
-                await tx.set_value("applied_commit", snapshot.commit)
-                await tx.set_value(UNREADABLE, json.dumps(sorted(snapshot.unreadable)))
-                await tx.set_value(DATA_GOES, json.dumps(sorted(data_goes)))
-                problem = problem_text(snapshot.problems[0]) if snapshot.problems else None
-                await self._put_site(tx, now, applied=snapshot.commit, problem=problem)
-                await self.queue.put(
-                    tx, [Synced(snapshot.commit, tuple(sorted(snapshot.desired)), snapshot.problems)]
-                )
-                await self.traces.save(tx)
-
-            await self.queue.commit(work)
-            self.traces.saved()
-            if not memory.knows_what_is_wanted:
+            if is_first:
                 self.planner.mark_all()
-            memory.adopt(snapshot, unpinned, touched)
-            memory.data_goes = frozenset(data_goes)
-            memory.source_problem = problem_text(snapshot.problems[0]) if snapshot.problems else None
-            self.memory.forget_finished()
-            log.info(
-                "commit applied",
-                commit=snapshot.commit[:8],
-                deployments=len(memory.wanted),
-                changed=len(snapshot.contents),
-                removed=len(gone),
-                problems=len(snapshot.problems),
-            )
-            self.traces.synced(syncs, snapshot.commit, now)
             await self._compare_held()
-            self.planner.mark({*named, *changed, *self._waiting_for_room()})
+            self.planner.mark({*changed, *self._waiting_for_room()})
 
     async def take_secrets(self, changed: Sequence[SecretRecord], versions: Mapping[str, int]) -> None:
         """Stores the secrets that central has sent, deletes those that it no longer has, then plans: what uses a
         changed one is updated."""
         async with self._turn():
-            memory = self.memory
-            gone = sorted(memory.secrets.keys() - versions.keys())
-            if not changed and not gone:
-                return
-
-            async def work(tx: Transaction) -> None:
-                for secret in changed:
-                    await tx.put_secret(secret)
-                for name in gone:
-                    await tx.remove_secret(memory.site, name)
-
-            await self._store.write(work)
-            memory.secrets.update({secret.name: secret.version for secret in changed})
-            for name in gone:
-                del memory.secrets[name]
-            log.info("secrets changed", set=[secret.name for secret in changed], removed=gone)
-            self.planner.mark_all()
+            if await self._desired.take_secrets(changed, versions):
+                self.planner.mark_all()
 
     async def confirm(self) -> None:
         """Git was read, and its state is the one applied here."""
@@ -281,34 +206,12 @@ class Conductor:
         """The source can be followed at the applied commit: exactly the problems of that commit are shown. A problem
         of the source is cleared, one of a file stays until the file changes."""
         async with self._turn():
-            applied = self.memory.applied
-            source_problem = problem_text(problems[0]) if problems else None
-            if self.memory.source_problem == source_problem or applied is None:
-                return
-            now = self._clock.now()
-
-            async def work(tx: Transaction) -> None:
-                await self._put_site(tx, now, problem=source_problem)
-                await self.queue.put(tx, [Synced(applied, tuple(sorted(self.memory.wanted)), tuple(problems))])
-
-            await self.queue.commit(work)
-            self.memory.source_problem = source_problem
+            await self._desired.followed(problems)
 
     async def source_failed(self, message: str) -> None:
         """The source as a whole cannot be followed: report it, once, and keep everything."""
         async with self._turn():
-            if self.memory.source_problem == message:
-                return
-            now = self._clock.now()
-
-            async def work(tx: Transaction) -> None:
-                await self._put_site(tx, now, problem=message)
-                await tx.append_events([site_problem_event(self.memory.site, message, now)])
-                await self.queue.put(tx, [SyncFailed(message)])
-
-            await self.queue.commit(work)
-            self.memory.source_problem = message
-            log.warning("desired state sync failed", why=message)
+            await self._desired.failed(message)
 
     # --- nodes --------------------------------------------------------------------------------------------
 
@@ -576,26 +479,9 @@ class Conductor:
         """Which of these, found on a node's engine, belong to no node any more."""
         if self._clock.monotonic() - self._started < self._orphan_grace_seconds:
             return ()  # A node that has not connected since this site started may be the owner.
-        named = {item.deployment_id for item in found}
-        async with self._store.read() as reader:
-            known = {key for key in named if await reader.deployment(key) is not None}
-            unsure = {item.deployment_id for item in found if orphans.is_strange(item, node_id, self.memory)} & known
-            placed = {(key, entry.node_id) for key in unsure for entry in await reader.history(key)}
-        own = {item.deployment_id for item in found if item.node_id == node_id}
-        had = await self._had_before(own - known)
+        known, had, placed = await self._ownership.look_up(node_id, found, self.older)
         async with self._turn():
             return orphans.orphaned_workloads(node_id, found, self.memory, known, had=had, placed=placed)
-
-    async def _had_before(self, deployment_ids: Collection[DeploymentId]) -> set[DeploymentId]:
-        """Those that Git had in this site's folder once: a database that is an older copy may not know them. What is
-        another site's, on the same engine, is looked up once for each commit."""
-        applied = self.memory.applied
-        if applied != self._others_at:
-            self._others_at, self._others = applied, set()
-        unseen = sorted(set(deployment_ids) - self._others)[:LOOKED_UP_MAX]
-        found = {id_ for id_ in unseen if await self.older(id_)}
-        self._others.update(id_ for id_ in unseen if id_ not in found and len(self._others) < OTHERS_MAX)
-        return found
 
     # --- planning -----------------------------------------------------------------------------------------
 
@@ -618,7 +504,7 @@ class Conductor:
             checked = make()
             steps = [(move, transition_of(move, self.memory, began)) for move in checked.moves]
             older = older_orders(steps, self.memory.instances)
-            await self._put_aside({**checked.set_aside, **older}, looked_at, began)
+            await self._recorder.set_aside({**checked.set_aside, **older}, looked_at, began)
             if steps := [step for step in steps if step[0].deployment_id not in older]:
                 await self._make(steps, began)
             failed, self._failed = self._failed, []
@@ -640,43 +526,6 @@ class Conductor:
         await self._record([transition for _, transition in steps], (), given_after(moves, self.memory))
         for move in moves:
             await self._orders.send_for(move)
-
-    async def _put_aside(
-        self, found: Mapping[DeploymentId, str], looked_at: Collection[DeploymentId] | None, now: datetime
-    ) -> None:
-        """Reports each deployment that could not be planned once, with the reason, until it can be planned again;
-        here and at central."""
-        memory = self.memory
-        others = {} if looked_at is None else {k: v for k, v in memory.set_aside.items() if k not in looked_at}
-        after = {**others, **found}
-        changed = sorted(
-            key for key in after.keys() | memory.set_aside if after.get(key) != memory.set_aside.get(key)
-        )
-        if not changed:
-            return
-
-        async def work(tx: Transaction) -> None:
-            rows = await tx.deployments_by_ids(changed)
-            await tx.put_deployments(
-                [replace(row, set_aside=after.get(row.id), updated_at=now, version=row.version + 1) for row in rows]
-            )
-            names = {row.id: row.name for row in rows}
-            await tx.append_events(
-                [
-                    set_aside_event(memory.site, key, names.get(key, key), after[key], now)
-                    for key in changed
-                    if key in after
-                ]
-            )
-            await self.queue.put(tx, [PlanSetAside(key, after.get(key), now) for key in changed])
-
-        await self.queue.commit(work)
-        memory.set_aside = after
-        for key in changed:
-            if key in after:
-                log.error("deployment set aside", deployment=key, why=after[key])
-            else:
-                log.info("deployment can be planned again", deployment=key)
 
     def _waiting_for_room(self) -> Iterator[DeploymentId]:
         """Deployments that no node could take: any change of nodes or instances may make room."""
@@ -717,27 +566,6 @@ class Conductor:
             with anyio.CancelScope(shield=True):
                 yield
                 await self.queue.keep_bounded()
-
-    async def _put_site(
-        self, tx: Transaction, now: datetime, *, applied: Commit | None = None, problem: str | None
-    ) -> None:
-        site = await tx.site(self.memory.site) or Site(self.memory.site, now, None, None)
-        await tx.put_site(
-            replace(site, last_seen=now, applied_commit=applied or site.applied_commit, problem=problem)
-        )
-
-    def _states(self) -> dict[DeploymentId, list[tuple[NodeId, State]]]:
-        states: dict[DeploymentId, list[tuple[NodeId, State]]] = {}
-        for (deployment_id, node_id), instance in self.memory.instances.items():
-            states.setdefault(deployment_id, []).append((node_id, instance.state))
-        return states
-
-
-def _files(snapshot: Snapshot) -> list[DesiredFile]:
-    return [
-        DesiredFile(key, snapshot.desired[key].path, snapshot.desired[key].revision, content)
-        for key, content in snapshot.contents.items()
-    ]
 
 
 def _is_known(progress: Progress, instance: Instance) -> bool:

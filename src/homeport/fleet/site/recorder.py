@@ -2,13 +2,15 @@
 Called in the conductor's turn.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 
+from homeport.core.events import set_aside_event
 from homeport.core.lifecycle.record import Recorded
 from homeport.core.lifecycle.replay import observe_health
 from homeport.core.model.instance import Transition
-from homeport.core.model.report import Progressed
+from homeport.core.model.report import PlanSetAside, Progressed
 from homeport.core.reconcile.instances import Key
 from homeport.fleet.shared.progress import key_of, observed_health, progress_event, step_text
 from homeport.fleet.shared.record import record_transitions
@@ -94,6 +96,43 @@ class TransitionRecorder:
         if any(item.state in (State.INSTALLED, State.DELETED) for item in recorded.instances):
             memory.forget_finished()
         return recorded
+
+    async def set_aside(
+        self, found: Mapping[DeploymentId, str], looked_at: Collection[DeploymentId] | None, now: datetime
+    ) -> None:
+        """Reports each deployment that could not be planned once, with the reason, until it can be planned again;
+        here and at central."""
+        memory = self._memory
+        others = {} if looked_at is None else {k: v for k, v in memory.set_aside.items() if k not in looked_at}
+        after = {**others, **found}
+        changed = sorted(
+            key for key in after.keys() | memory.set_aside if after.get(key) != memory.set_aside.get(key)
+        )
+        if not changed:
+            return
+
+        async def work(tx: Transaction) -> None:
+            rows = await tx.deployments_by_ids(changed)
+            await tx.put_deployments(
+                [replace(row, set_aside=after.get(row.id), updated_at=now, version=row.version + 1) for row in rows]
+            )
+            names = {row.id: row.name for row in rows}
+            await tx.append_events(
+                [
+                    set_aside_event(memory.site, key, names.get(key, key), after[key], now)
+                    for key in changed
+                    if key in after
+                ]
+            )
+            await self._queue.put(tx, [PlanSetAside(key, after.get(key), now) for key in changed])
+
+        await self._queue.commit(work)
+        memory.set_aside = after
+        for key in changed:
+            if key in after:
+                log.error("deployment set aside", deployment=key, why=after[key])
+            else:
+                log.info("deployment can be planned again", deployment=key)
 
 
 async def drop_deployments(tx: Transaction, deployment_ids: Sequence[DeploymentId]) -> None:

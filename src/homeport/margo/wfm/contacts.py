@@ -12,7 +12,7 @@ import anyio
 from homeport.core.model.caller import INTERNAL
 from homeport.errors import PermanentError, TransientError
 from homeport.fleet.central.deploy import GitWriter, mark_site, mark_sites
-from homeport.fleet.central.index import known_sites
+from homeport.fleet.shared.named_sites import sites_by_name
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import Clock, Store
@@ -71,7 +71,7 @@ class Contacts:
     async def _register(self, sites: Sequence[SiteName]) -> None:
         """An accepted client is a site like any other: it gets its folder in Git."""
         async with self.store.read() as reader:
-            self._known |= await known_sites(reader, sites)
+            self._known |= (await sites_by_name(reader, sites)).keys()
         new = [site for site in sites if site not in self._known]
         if len(new) > 1:
             try:

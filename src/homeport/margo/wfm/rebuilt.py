@@ -6,7 +6,8 @@ begin with version 1.
 """
 
 from homeport.core.margo.records import ManifestRecord
-from homeport.fleet.central.index import ROOT, Indexed, WriteRead
+from homeport.fleet.central.index import Indexed, WriteRead
+from homeport.fleet.central.indexing.folders import ROOT
 from homeport.fleet.shared.snapshot import deployment_of
 from homeport.ports import GitSource, InThread, Transaction
 from homeport.vocabulary import Commit, SiteName

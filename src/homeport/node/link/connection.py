@@ -16,6 +16,7 @@ from homeport.core.model.node import NodeInfo, Tunable
 from homeport.core.model.order import Order
 from homeport.core.model.protocol import PeerProtocol, skew
 from homeport.core.node.lanes import Lane, Lanes, NextMessage
+from homeport.core.values.backoff import BackoffPolicy
 from homeport.errors import InvalidInput, PeerUnavailable, UnknownKind, WorkFailed
 from homeport.log import get_log
 from homeport.node.journal.journal import Journal
@@ -99,7 +100,7 @@ class SiteConnection:
         self._log_lines = log_lines
         self._on_content_port = on_content_port
         self._heartbeat_seconds = self._site_heartbeat_seconds = settings.heartbeat_seconds
-        self._attempts = 0
+        self._failures = 0
         self._is_told = False
         """Whether the log already says that the site is unreachable."""
         self._welcomed_at = 0.0
@@ -138,7 +139,7 @@ class SiteConnection:
         fields = {"site": self._place, "error": reason}
         if was_connected and self._clock.monotonic() - self._welcomed_at >= STEADY_SECONDS:
             # Only a connection that has lasted resets the backoff: two machines with one id end each other's at once.
-            self._attempts = 0
+            self._failures = 0
             self._is_told = False
         if not self._is_told:
             self._is_told = True
@@ -313,8 +314,7 @@ class SiteConnection:
             raise PeerUnavailable(f"the site took no message for {self._settings.answer_seconds:g} s") from error
 
     def _pause(self) -> float:
-        """Doubles with each attempt; jitter keeps a site's nodes from reconnecting all at once."""
-        first, last = self._settings.reconnect_first_seconds, self._settings.reconnect_max_seconds
-        pause = min(first * 2.0 ** min(self._attempts, 30), last)
-        self._attempts += 1
-        return pause * self._chance.uniform(0.5, 1.0)
+        """Jitter keeps a site's nodes from reconnecting all at once."""
+        self._failures += 1
+        policy = BackoffPolicy(self._settings.reconnect_first_seconds, self._settings.reconnect_max_seconds)
+        return policy.delay_seconds(self._failures, chance=self._chance.random())

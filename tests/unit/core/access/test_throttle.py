@@ -18,6 +18,14 @@ def test_each_wait_is_twice_as_long_up_to_a_limit() -> None:
     assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0]
 
 
+def test_a_machine_that_tries_a_revoked_token_for_weeks_waits_as_long_each_time() -> None:
+    throttle = Throttle(failures_max=0, penalty_seconds_max=60.0)
+    now = 0.0
+    for _ in range(1_100):
+        now += throttle.failed("a", now)
+    assert throttle.failed("a", now) == 60.0
+
+
 def test_trying_on_while_waiting_does_not_prolong_the_wait() -> None:
     throttle = Throttle(failures_max=0)
     assert throttle.failed("a", 0.0) == 1.0

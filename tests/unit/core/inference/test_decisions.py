@@ -7,7 +7,7 @@ import pytest
 
 from homeport.core.inference import admission
 from homeport.core.inference.admission import Situation
-from homeport.core.inference.breaker import CLOSED, FAILURES_MAX, OPEN_SECONDS, Circuit
+from homeport.core.inference.breaker import CLOSED, FAILURES_MAX, OPEN, Circuit
 from homeport.core.inference.models.lifecycle import CatalogModel, ModelLifecycle
 from homeport.core.inference.placement import Misfit, ReplicaCandidate, code_of, place
 from homeport.core.inference.queue import FullPolicy, PoolQueue, QueueEntry, predicted_start_ms
@@ -243,12 +243,12 @@ def test_the_breaker_opens_tries_one_and_closes_again() -> None:
         assert breaker.lets_through(0)
         breaker = breaker.failed(0)
     assert not breaker.lets_through(1)
-    later = OPEN_SECONDS + 1
+    later = OPEN.first_seconds + 1
     assert breaker.circuit(later) is Circuit.HALF_OPEN
     trial = breaker.started(later)
     assert not trial.lets_through(later)
     assert trial.abandoned().lets_through(later)
-    assert trial.failed(later).seconds == 2 * OPEN_SECONDS
+    assert trial.failed(later).seconds == 2 * OPEN.first_seconds
     assert trial.succeeded() == CLOSED
 
 

@@ -45,7 +45,7 @@ from homeport.core.model.report import (
 )
 from homeport.core.reconcile.plan import short
 from homeport.errors import PermanentError
-from homeport.fleet.central.index import former_sites
+from homeport.fleet.central.indexing.former_sites import former_sites
 from homeport.fleet.central.reports.restatements import note_missed
 from homeport.fleet.shared.maintenance import hold_event
 from homeport.fleet.shared.progress import notice_event, progress_event

@@ -1,15 +1,21 @@
 """Orphans: what nodes still run though it is not wanted there. Removals are ordered, and retried when they fail."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
+from typing import Final
 
 from homeport.core.model.order import Held, Order, Progress, Result
 from homeport.core.reconcile.holds import hold_on
 from homeport.core.reconcile.instances import Key
 from homeport.core.reconcile.plan import REMOVAL_RETRY_SECONDS
+from homeport.fleet.site.nodes.takeover import Older
 from homeport.fleet.site.state import SiteState
-from homeport.ports import Owned
-from homeport.vocabulary import DeploymentId, Generation, Liveness, NodeId, OrderKind
+from homeport.ports import Owned, Store
+from homeport.vocabulary import Commit, DeploymentId, Generation, Liveness, NodeId, OrderKind
+
+LOOKED_UP_MAX: Final = 100
+"""How many unknown deployments of a node's engine are looked up in Git's history at a time."""
+OTHERS_MAX: Final = 10_000
 
 
 def removals(node_id: NodeId, held: Iterable[Held], memory: SiteState, moment: float) -> list[Order]:
@@ -119,3 +125,38 @@ def _has_no_owner(owner: NodeId, node_id: NodeId, memory: SiteState) -> bool:
         return True
     is_same_machine = bool(now.info.hostname) and lost.info.hostname == now.info.hostname
     return lost.liveness is Liveness.LOST and is_same_machine and now.registered_at > lost.last_seen
+
+
+class OwnershipLookup:
+    """Looks up whose the workloads are that a node found on its engine."""
+
+    def __init__(self, memory: SiteState, store: Store) -> None:
+        self._memory = memory
+        self._store = store
+        self._others_at: Commit | None = None
+        self._others: set[DeploymentId] = set()
+        """Deployments on engines of this site's nodes that Git, at that commit, never had in its folder."""
+
+    async def look_up(
+        self, node_id: NodeId, found: Sequence[Owned], older: Older
+    ) -> tuple[set[DeploymentId], set[DeploymentId], set[Key]]:
+        """The deployments of this site; the node's own that were this site's before; and where those were placed that
+        a node without its memory may have run."""
+        named = {item.deployment_id for item in found}
+        async with self._store.read() as reader:
+            known = {key for key in named if await reader.deployment(key) is not None}
+            unsure = {item.deployment_id for item in found if is_strange(item, node_id, self._memory)} & known
+            placed = {(key, entry.node_id) for key in unsure for entry in await reader.history(key)}
+        own = {item.deployment_id for item in found if item.node_id == node_id}
+        return known, await self._had_before(own - known, older), placed
+
+    async def _had_before(self, deployment_ids: Collection[DeploymentId], older: Older) -> set[DeploymentId]:
+        """Those that Git had in this site's folder once: a database that is an older copy may not know them. What is
+        another site's, on the same engine, is looked up once for each commit."""
+        applied = self._memory.applied
+        if applied != self._others_at:
+            self._others_at, self._others = applied, set()
+        unseen = sorted(set(deployment_ids) - self._others)[:LOOKED_UP_MAX]
+        found = {id_ for id_ in unseen if await older(id_)}
+        self._others.update(id_ for id_ in unseen if id_ not in found and len(self._others) < OTHERS_MAX)
+        return found

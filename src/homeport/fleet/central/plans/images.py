@@ -13,7 +13,7 @@ import anyio
 
 from homeport.core.images import Blobs, ImageChange, bytes_to_pull, image_changes
 from homeport.core.model.deployment import ComponentSpec
-from homeport.fleet.central.preview import ComponentStep, DeploymentPlan, Plan
+from homeport.fleet.central.plans.preview import ComponentStep, DeploymentPlan, Plan
 from homeport.ports import Images
 from homeport.vocabulary import Digest
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from homeport.core.model.deployment import ComponentSpec
 from homeport.core.model.node import Node
-from homeport.fleet.central.preview import DeploymentPlan, Plan
+from homeport.fleet.central.plans.preview import DeploymentPlan, Plan
 from homeport.ports import NODES, WHOLE, Charts, ChartVerdict, NodeFilter, Store
 from homeport.vocabulary import Digest, NodeId, ProfileType, SiteName
 
