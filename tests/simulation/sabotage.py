@@ -1,7 +1,7 @@
 """Bugs put into the product itself on purpose, for as long as one story takes. Others are in the machines."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -20,8 +20,10 @@ from homeport.core.reconcile.demand import place_deployment as place
 from homeport.core.reconcile.plan import Move
 from homeport.core.reconcile.recovery import NextAttempt, after_failure
 from homeport.core.rollout.advance import RolloutDecision, advance
+from homeport.errors import TransientError
 from homeport.fleet.central import index
 from homeport.fleet.shared import snapshot
+from homeport.fleet.site.nodes import streams
 from homeport.fleet.site.orders import moves
 from homeport.fleet.site.reports import outbox
 from homeport.jobs.site.board import JobBoard
@@ -105,6 +107,11 @@ async def _send_nothing(*_: object) -> None:
     pass
 
 
+async def _try_once(take: Callable[[], Awaitable[None]]) -> None:
+    with suppress(TransientError):
+        await take()
+
+
 async def _go_on(joined: JoinAnswer, _epoch: str, store: Store, *_: object) -> None:
     await store.write(lambda tx: tx.dequeue(joined.sequence))
 
@@ -132,6 +139,7 @@ BUGS: dict[Sabotage, Sequence[tuple[Any, str, Any]]] = {
         (plan, "after_failure", _follow_the_usual),
         (orders, "after_failure", _follow_the_usual),
     ),
+    Sabotage.UNWRITTEN_NEWS: ((streams, "_retry_until_written", _try_once),),
     Sabotage.STUCK_GENERATION: ((moves, "Generation", _the_same),),
     Sabotage.RENAMED_IS_GONE: ((snapshot._Reading, "misnamed", _forget_misnamed),),
 }

@@ -104,6 +104,8 @@ class Sabotage(StrEnum):
     """Central does not see that a file went to another site."""
     UNASKED_RESTATEMENTS = "unasked-restatements"
     """Central asks nobody for what it has missed of a deployment."""
+    UNWRITTEN_NEWS = "unwritten-news"
+    """What a node says is not written again when a disk was full."""
     STUCK_GENERATION = "stuck-generation"
     """A new order has the number of the one before."""
 
