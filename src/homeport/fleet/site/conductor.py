@@ -593,7 +593,8 @@ class Conductor:
         own = {item.deployment_id for item in found if item.node_id == node_id}
         had = await self._had_before(own - known)
         async with self._turn():
-            return orphans.orphaned_workloads(node_id, found, self.memory, known, had=had, placed=placed)
+            now = self._clock.now()
+            return orphans.orphaned_workloads(node_id, found, self.memory, known, now=now, had=had, placed=placed)
 
     async def _had_before(self, deployment_ids: Collection[DeploymentId]) -> set[DeploymentId]:
         """Those that Git had in this site's folder once: a database that is an older copy may not know them. What is
