@@ -44,6 +44,7 @@ from homeport.vocabulary import Commit, NodeId, ProfileType, SiteName
 from tests.simulation.git import MemoryGit, Remote
 from tests.simulation.job_machine import JobMachineRuntime
 from tests.simulation.life import Life, MachineClock, SeededIds
+from tests.simulation.loop import runs_on, the_loop
 from tests.simulation.machine import Machine, MachineRuntime
 from tests.simulation.network import Cable, CallLink, StreamLink
 from tests.simulation.store import Disk, MemoryStore, Tables
@@ -88,6 +89,7 @@ class Process(ABC):
     """What ended a life of it that nobody had killed."""
 
     def crash(self, why: str, *, down_seconds: float = 0.5, power_cut: bool = False) -> None:
+        self.thaw()
         self.down_seconds = down_seconds
         if self.life is not None:
             self.life.power_cut = power_cut
@@ -95,10 +97,19 @@ class Process(ABC):
 
     def terminate(self, why: str, *, down_seconds: float = 0.5) -> None:
         """Ends it as a service manager would: what it does at its end still has its effect."""
+        self.thaw()
         self.down_seconds = down_seconds
         if self.life is not None:
             self.trace.note(f"† {why}")
             self.life.scope.cancel()
+
+    def freeze(self) -> None:
+        """As SIGSTOP does, or a host that suspends its guest: time goes on, and it learns of that afterwards."""
+        if self.life is not None:
+            the_loop().freeze(self.name)
+
+    def thaw(self) -> None:
+        the_loop().thaw(self.name)
 
     def wake(self) -> None:
         """Starts it at once if it is down."""
@@ -106,6 +117,7 @@ class Process(ABC):
 
     async def supervise(self) -> None:
         who.set(self.name)
+        runs_on.set(self.name)
         while True:
             if self.is_wanted:
                 await self._live()
