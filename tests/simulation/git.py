@@ -92,6 +92,10 @@ async def _at_once() -> None:
     await anyio.lowlevel.checkpoint()
 
 
+def _there_is_space() -> None:
+    pass
+
+
 class MemoryGit:
     """`ports.GitSource`. `clone` is the commit that this role has fetched last; it is on its disk."""
 
@@ -103,20 +107,24 @@ class MemoryGit:
         travel: Travel = _at_once,
         poll_seconds: float = 30.0,
         chance: random.Random | None = None,
+        insist_on_space: Callable[[], None] = _there_is_space,
     ) -> None:
+        """`insist_on_space` raises when the clone cannot grow."""
         self.url = "memory://deployments"
         self._remote = remote
         self._clone = clone
         self._travel = travel
         self._poll_seconds = poll_seconds
         self._chance = chance or random.Random(0)
+        self._insist_on_space = insist_on_space
         self._bell = anyio.Event()
         self._turn = anyio.Lock()
 
     async def fetch(self) -> Commit | None:
         await self._travel()
         tip = self._remote.head
-        if tip is not None:
+        if tip is not None and tip not in self._clone:
+            self._insist_on_space()
             self._clone[:] = [tip]
         return tip
 
@@ -184,6 +192,7 @@ class MemoryGit:
                 after = changed(tree, proposal.changes)
                 if after == tree:
                     return None
+                self._insist_on_space()
                 await self._travel()
                 if self._remote.head == base:
                     parents = () if base is None else (base,)

@@ -164,7 +164,7 @@ def _unsettled_deployment(
     yield from _unsettled_stay(world, desired, {node_id: placed[node_id] for node_id in staying}, members)
     for node_id, node in members.items():
         here = any(key[0] == desired.id for key in node.machine.containers)
-        if here and node_id not in {*chosen, *staying}:
+        if here and node_id not in {*chosen, *staying} and not _may_be_the_last(world, node, placed):
             yield f"{node.name} has an orphan of {desired.id[:4]}, which is placed elsewhere"
 
 
@@ -188,6 +188,12 @@ def _unsettled_stay(
                 yield f"{name} was left as its update failed, and nobody says so"
         else:
             yield from _unsettled_containers(world, name, runs, members[node_id])
+
+
+def _may_be_the_last(world: World, node: Node, placed: Mapping[NodeId, Instance]) -> bool:
+    """What neither its node nor its site remembers stays until it is healthy elsewhere."""
+    is_forgotten = node.node_id in world.lost_folders and node.site.site in world.restored
+    return is_forgotten and not any(item.state is State.INSTALLED for item in placed.values())
 
 
 def _has_stuck_removal(desired: Desired, node: Node) -> bool:

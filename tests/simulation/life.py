@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
-from homeport.errors import TransientError
+from homeport.errors import StorageFull, TransientError
 from tests.simulation.loop import current_time
 
 T = TypeVar("T")
@@ -53,6 +53,7 @@ class Life:
     """Where others may have this process do something for them, as a server would."""
     door: Any = None
     """What this process offers to others, once it is open."""
+    is_disk_full: Callable[[], bool] = bool
 
     def die(self, why: str) -> None:
         if self.is_alive:
@@ -66,6 +67,11 @@ class Life:
         self._burn(Side.BEFORE)
         if not self.is_alive:
             await self.vanish()
+
+    def insist_on_space(self) -> None:
+        """Just before what was written is kept."""
+        if self.is_disk_full():
+            raise StorageFull("The disk is full; nothing was written.")
 
     async def after_write(self) -> None:
         """The first moment at which a crash leaves all of it, and nobody who knows."""

@@ -12,7 +12,7 @@ import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import Context, copy_context
+from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Any, NoReturn, TypeVar, TypeVarTuple
@@ -21,6 +21,7 @@ from unittest.mock import patch
 import anyio
 from anyio._backends import _asyncio as backend
 from anyio._core import _eventloop as eventloop
+from anyio.abc import TaskGroup
 
 from homeport.adapters.files import folder_watch
 
@@ -33,6 +34,10 @@ LEAP_SECONDS_MAX = 86_400.0
 RESOLUTION_SECONDS = 1e-6
 TIMERS_FEW = 100
 """So many timers are left in their place when they are cancelled."""
+
+
+runs_on: ContextVar[str] = ContextVar("runs_on", default="")
+"""In whose process the present code runs; empty for the world."""
 
 
 class Stalled(Exception):
@@ -116,6 +121,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._now = 0.0
         self._due: list[_Due] = []
+        self._frozen: dict[str, list[_Call]] = {}
+        """Processes that stand still, and the calls that wait for them."""
         NumberedTask._born = 0
         self.set_task_factory(lambda loop, coroutine, **options: NumberedTask(coroutine, loop=loop, **options))
 
@@ -160,7 +167,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 ready.append(timer)
             for _ in range(len(ready)):
                 call = ready.popleft()
-                if not call._cancelled:
+                if self._frozen and (held := self._frozen.get(call._context.get(runs_on, ""))) is not None:
+                    held.append(call)
+                elif not call._cancelled:
                     try:
                         call._context.run(call._callback, *call._args)
                     except (SystemExit, KeyboardInterrupt):
@@ -170,6 +179,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
                         self.call_exception_handler(said)
             if self._stopping:
                 return
+
+    def freeze(self, name: str) -> None:
+        """Nothing of this process runs, and the world goes on."""
+        self._frozen.setdefault(name, [])
+
+    def thaw(self, name: str) -> None:
+        """Everything that became due meanwhile runs at once, in its order."""
+        self._ready.extend(self._frozen.pop(name, ()))
 
     def _leap(self) -> None:
         """Waiting takes no time and moves the clock."""
@@ -198,6 +215,21 @@ class VirtualLoop(asyncio.BaseEventLoop):
 def current_time() -> float:
     """As anyio's, which asks each time whose loop it is."""
     return asyncio.get_running_loop().time()
+
+
+def start_in(process: str, tasks: TaskGroup, work: Callable[..., Coroutine[Any, Any, Any]], *arguments: Any) -> None:
+    """Starts a task of another process than the one that runs now, or of the world."""
+    before = runs_on.set(process)
+    try:
+        tasks.start_soon(work, *arguments)
+    finally:
+        runs_on.reset(before)
+
+
+def the_loop() -> VirtualLoop:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    return loop
 
 
 def run(main: Callable[[], Awaitable[T]]) -> T:

@@ -66,6 +66,7 @@ class Machine:
     images: set[str] = field(default_factory=set)
     engine_down: bool = False
     registry_down: bool = False
+    disk_full: bool = False
     keeps_checking: bool = False
     """Whether its components have a check of their own; without one, what runs is healthy."""
     ill: set[Key] = field(default_factory=set)
@@ -136,6 +137,8 @@ class MachineRuntime:
         if image in machine.images:
             return
         await self.do(machine.chance.uniform(0.05, 2.0))
+        if machine.disk_full:
+            raise WorkFailed(Code.DISK_FULL, f"no space left on device for {image}", source=spec.name)
         machine.attempts[(workload.deployment_id, spec.name), spec.revision] += 1
         tried = machine.attempts[(workload.deployment_id, spec.name), spec.revision]
         if (

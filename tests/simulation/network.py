@@ -30,7 +30,7 @@ from homeport.ports import (
 )
 from homeport.vocabulary import NodeId, SiteName
 from tests.simulation.life import Life
-from tests.simulation.loop import current_time
+from tests.simulation.loop import current_time, start_in
 
 M = TypeVar("M")
 T = TypeVar("T")
@@ -193,7 +193,7 @@ class StreamLink:
         up: Pipe[FromNode] = Pipe(self._cable, patience_seconds=KEEPALIVE_SECONDS)
         down: Pipe[ToNode] = Pipe(self._cable, patience_seconds=KEEPALIVE_SECONDS)
         assert site.tasks is not None, "an open door has somebody behind it"
-        site.tasks.start_soon(self._serve, site, up, down)
+        start_in(site.name, site.tasks, self._serve, site, up, down)
         try:
             yield _End(self._life, down, up)
         finally:
@@ -285,7 +285,7 @@ class CallLink:
             raise PeerUnavailable("central does not answer")
         pipe: Pipe[FromCentral] = Pipe(self._cable, patience_seconds=SILENCE_SECONDS)
         assert central.tasks is not None
-        central.tasks.start_soon(self._speak, central, site, pipe)
+        start_in(central.name, central.tasks, self._speak, central, site, pipe)
         try:
             async for call in pipe:
                 yield call
@@ -304,7 +304,7 @@ class CallLink:
     async def _call(self, ask: Callable[[CentralLink], Awaitable[T]]) -> T:
         await self._life.breathe()
         answer: _Answer[T] = _Answer()
-        self._air.start_soon(self._go, ask, answer)
+        start_in("", self._air, self._go, ask, answer)
         with anyio.move_on_after(CALL_SECONDS):
             await answer.is_there.wait()
         await self._life.breathe()
@@ -326,7 +326,7 @@ class CallLink:
         if central is None or central.door is None or central.tasks is None:
             self._fail(answer, "central refuses the connection")
             return
-        central.tasks.start_soon(self._work, central, ask, answer)
+        start_in(central.name, central.tasks, self._work, central, ask, answer)
 
     async def _work(self, central: Life, ask: Callable[[CentralLink], Awaitable[T]], answer: _Answer[T]) -> None:
         is_done = False
@@ -339,7 +339,7 @@ class CallLink:
             if not is_done and not central.power_cut:
                 self._fail(answer, "central hung up")
         if is_done:
-            self._air.start_soon(self._return, answer)
+            start_in("", self._air, self._return, answer)
 
     async def _return(self, answer: _Answer[T]) -> None:
         await anyio.sleep(self._cable.latency())

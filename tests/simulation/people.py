@@ -14,6 +14,7 @@ from homeport.central.parts import CentralCore
 from homeport.core.model.caller import Caller, Role
 from homeport.errors import HomeportError, PeerUnavailable, PermanentError, TransientError
 from homeport.site.parts import SiteCore
+from tests.simulation.loop import start_in
 from tests.simulation.roles import Process, Site
 from tests.simulation.trace import who
 from tests.simulation.world import World
@@ -86,4 +87,4 @@ class People:
             done(answer)
 
         self.world.trace.note(f"asked of {process.name}: {what}")
-        life.tasks.start_soon(work)
+        start_in(process.name, life.tasks, work)

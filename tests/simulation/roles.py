@@ -4,10 +4,13 @@ A supervisor starts each again after it died, from what its disk has kept.
 """
 
 import random
+import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
@@ -21,7 +24,7 @@ from homeport.central.settings import CentralSettings
 from homeport.central.site_link import DirectLink
 from homeport.core.jobs.job import JOB
 from homeport.core.model.node import Capabilities
-from homeport.errors import InvalidInput
+from homeport.errors import InvalidInput, StorageFull
 from homeport.fleet.central.index import Index
 from homeport.fleet.central.reports.intake import ReportIntake
 from homeport.fleet.central.secrets import Secrets
@@ -30,6 +33,7 @@ from homeport.fleet.central.sites.queries import SiteQueries
 from homeport.fleet.central.sites.tunnels import SiteTunnels
 from homeport.fleet.shared.overview import Reachability
 from homeport.node.app import Surroundings, run_node
+from homeport.node.journal.journal import Journal
 from homeport.node.settings import NodeSettings
 from homeport.site.contact import SiteContact
 from homeport.site.loops import run_core_loops as run_site_loops
@@ -40,10 +44,13 @@ from homeport.vocabulary import Commit, NodeId, ProfileType, SiteName
 from tests.simulation.git import MemoryGit, Remote
 from tests.simulation.job_machine import JobMachineRuntime
 from tests.simulation.life import Life, MachineClock, SeededIds
+from tests.simulation.loop import runs_on, the_loop
 from tests.simulation.machine import Machine, MachineRuntime
 from tests.simulation.network import Cable, CallLink, StreamLink
 from tests.simulation.store import Disk, MemoryStore, Tables
 from tests.simulation.trace import Trace, who
+
+T = TypeVar("T")
 
 
 class PlainVault:
@@ -75,11 +82,14 @@ class Process(ABC):
     lives: int = 0
     down_seconds: float = 0.5
     is_wanted: bool = True
+    is_full: bool = False
+    """Whether the disk of its machine has no space left."""
     woken: anyio.Event = field(default_factory=anyio.Event)
     screams: list[str] = field(default_factory=list)
     """What ended a life of it that nobody had killed."""
 
     def crash(self, why: str, *, down_seconds: float = 0.5, power_cut: bool = False) -> None:
+        self.thaw()
         self.down_seconds = down_seconds
         if self.life is not None:
             self.life.power_cut = power_cut
@@ -87,10 +97,19 @@ class Process(ABC):
 
     def terminate(self, why: str, *, down_seconds: float = 0.5) -> None:
         """Ends it as a service manager would: what it does at its end still has its effect."""
+        self.thaw()
         self.down_seconds = down_seconds
         if self.life is not None:
             self.trace.note(f"† {why}")
             self.life.scope.cancel()
+
+    def freeze(self) -> None:
+        """As SIGSTOP does, or a host that suspends its guest: time goes on, and it learns of that afterwards."""
+        if self.life is not None:
+            the_loop().freeze(self.name)
+
+    def thaw(self) -> None:
+        the_loop().thaw(self.name)
 
     def wake(self) -> None:
         """Starts it at once if it is down."""
@@ -98,6 +117,7 @@ class Process(ABC):
 
     async def supervise(self) -> None:
         who.set(self.name)
+        runs_on.set(self.name)
         while True:
             if self.is_wanted:
                 await self._live()
@@ -108,7 +128,12 @@ class Process(ABC):
     async def _live(self) -> None:
         self.lives += 1
         chance = random.Random(f"{self.seed}/{self.name}/{self.lives}")
-        life = self.life = Life(self.name, chance, on_death=lambda why: self.trace.note(f"† {why}"))
+        life = self.life = Life(
+            self.name,
+            chance,
+            on_death=lambda why: self.trace.note(f"† {why}"),
+            is_disk_full=lambda: self.is_full,
+        )
         self.trace.note("starts", life=self.lives)
         try:
             with life.scope:
@@ -116,7 +141,9 @@ class Process(ABC):
                     await self.run(life)
         except Exception as error:  # noqa: BLE001 - a process ends here
             if life.is_alive:
-                self.screams.append(f"{self.name} ended by itself: {_leaf(error)!r}")
+                # A role that cannot write does not start; its supervisor tries it again.
+                if not (isinstance(_leaf(error), StorageFull) and life.door is None):
+                    self.screams.append(f"{self.name} ended by itself: {_leaf(error)!r}")
                 self.trace.note("ended by itself", error=repr(_leaf(error)))
         finally:
             life.is_alive = False
@@ -137,7 +164,13 @@ class StoreProcess(Process):
     """Sabotage: one in twenty commits is acknowledged and lost."""
 
     def store(self, life: Life) -> MemoryStore:
-        store = MemoryStore(self.disk, before=life.before_write, after=life.after_write, watch=self.watch)
+        store = MemoryStore(
+            self.disk,
+            before=life.before_write,
+            after=life.after_write,
+            insist_on_space=life.insist_on_space,
+            watch=self.watch,
+        )
         if self.forgets_writes:
             _make_forgetful(store, life.chance)
         return store
@@ -148,7 +181,9 @@ class StoreProcess(Process):
             await self.git_cable.reach_git()
             await life.breathe()
 
-        return MemoryGit(self.remote, self.clone, travel=travel, chance=life.chance)
+        return MemoryGit(
+            self.remote, self.clone, travel=travel, chance=life.chance, insist_on_space=life.insist_on_space
+        )
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -253,12 +288,26 @@ class Node(Process):
         surroundings = Surroundings(
             clock=self.clock,
             chance=life.chance,
-            in_thread=life.in_thread,
+            in_thread=partial(life.in_thread, self._on_disk),
             discover=_discover_podman if machine.runs_jobs else _discover,
         )
         link = StreamLink(life, self.cable, lambda: self.site.life)
         runtime = JobMachineRuntime(life, machine, self.clock) if machine.runs_jobs else MachineRuntime(life, machine)
         await run_node(settings, link, runtime, surroundings=surroundings)
+
+    def _on_disk(self, work: Callable[..., T], /, *arguments: Any) -> T:
+        """The journal is the real one, on a disk that has space."""
+        if self.is_full and getattr(work, "__func__", None) is Journal._commit:
+            for waiting in arguments[0]:
+                waiting.write = _disk_is_full
+        return work(*arguments)
+
+
+def _disk_is_full(*_: object) -> None:
+    """As SQLite says it."""
+    error = sqlite3.OperationalError("database or disk is full")
+    error.sqlite_errorcode = sqlite3.SQLITE_FULL
+    raise error
 
 
 def _discover(

@@ -1,7 +1,7 @@
 """Bugs put into the product itself on purpose, for as long as one story takes. Others are in the machines."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -11,6 +11,7 @@ from homeport.core.model.deployment import DEFAULT_POLICY, Desired, Policy
 from homeport.core.model.event import Deployment
 from homeport.core.model.instance import Failure, Instance
 from homeport.core.model.node import Node
+from homeport.core.model.order import Result
 from homeport.core.model.rollout import Member, Rollout
 from homeport.core.node.watch import Seen
 from homeport.core.placement.choose import Placed
@@ -20,11 +21,15 @@ from homeport.core.reconcile.demand import place_deployment as place
 from homeport.core.reconcile.plan import Move
 from homeport.core.reconcile.recovery import NextAttempt, after_failure
 from homeport.core.rollout.advance import RolloutDecision, advance
+from homeport.errors import TransientError, WorkFailed
 from homeport.fleet.central.indexing import update
 from homeport.fleet.shared import snapshot
+from homeport.fleet.site.nodes import streams
 from homeport.fleet.site.orders import moves
 from homeport.fleet.site.reports import outbox
 from homeport.jobs.site.board import JobBoard
+from homeport.node.orders import executor
+from homeport.node.orders.executor import Executor
 from homeport.node.watch import health, repair
 from homeport.ports import JoinAnswer, Store
 from homeport.rollouts import loop
@@ -105,6 +110,17 @@ async def _send_nothing(*_: object) -> None:
     pass
 
 
+async def _try_once(take: Callable[[], Awaitable[None]]) -> None:
+    with suppress(TransientError):
+        await take()
+
+
+async def _record_once(self: Executor, result: Result, *, keeps_good: bool) -> None:
+    with suppress(WorkFailed):
+        await self._journal.finish(result, keeps_good=keeps_good)
+        self._outlet.wake()
+
+
 async def _go_on(joined: JoinAnswer, _epoch: str, store: Store, *_: object) -> None:
     await store.write(lambda tx: tx.dequeue(joined.sequence))
 
@@ -131,6 +147,10 @@ BUGS: dict[Sabotage, Sequence[tuple[Any, str, Any]]] = {
     Sabotage.IGNORED_POLICIES: (
         (plan, "after_failure", _follow_the_usual),
         (orders, "after_failure", _follow_the_usual),
+    ),
+    Sabotage.UNWRITTEN_NEWS: (
+        (streams, "_retry_until_written", _try_once),
+        (executor.Executor, "_record", _record_once),
     ),
     Sabotage.STUCK_GENERATION: ((moves, "Generation", _the_same),),
     Sabotage.RENAMED_IS_GONE: ((snapshot._Reading, "misnamed", _forget_misnamed),),

@@ -17,6 +17,7 @@ from homeport.ports import Change
 from homeport.vocabulary import Code, DeploymentId, SiteName
 from tests.simulation.git import changed
 from tests.simulation.life import Fuse, SeededIds, Side
+from tests.simulation.loop import start_in
 from tests.simulation.machine import Machine
 from tests.simulation.network import Cable
 from tests.simulation.people import People
@@ -405,7 +406,7 @@ class Scenario:
         self.world.drains.pop(node.node_id, None)
         self.world.doubts[node.node_id] += 1
         self.world.ever_left.add(node.node_id)
-        life.tasks.start_soon(unregister)
+        start_in(node.site.name, life.tasks, unregister)
         if self.chance.random() < 0.5:
             self.undo(lambda: self._rejoin(node), f"{node.name} is started again")
 

@@ -40,5 +40,6 @@ SHOWN: Final = {
     Sabotage.UNNOTICED_LOSS: 0,
     Sabotage.UNASKED_RESTATEMENTS: 12,
     Sabotage.IGNORED_POLICIES: 1,
+    Sabotage.UNWRITTEN_NEWS: 8,
 }
 """A seed that shows each bug which is put in on purpose, so that nobody has to look for one."""

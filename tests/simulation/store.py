@@ -87,6 +87,10 @@ async def _nothing() -> None:
     await anyio.lowlevel.checkpoint()
 
 
+def _there_is_space() -> None:
+    pass
+
+
 def _nobody(_before: "Tables", _after: "Tables") -> None:
     pass
 
@@ -915,12 +919,15 @@ class MemoryStore:
         *,
         before: Hook = _nothing,
         after: Hook = _nothing,
+        insist_on_space: Callable[[], None] = _there_is_space,
         watch: Callable[[Tables, Tables], None] = _nobody,
     ) -> None:
-        """`watch` sees the tables before and after each commit."""
+        """`insist_on_space` raises when what a work has written cannot be kept; `watch` sees the tables before and
+        after each commit."""
         self.disk = disk
         self._before = before
         self._after = after
+        self._insist_on_space = insist_on_space
         self._watch = watch
         self._turn = anyio.Lock()
         self._moved = anyio.Event()
@@ -932,6 +939,7 @@ class MemoryStore:
             transaction = MemoryTransaction(tables)
             result = await work(transaction)
             assert self.disk.tables is tables, "a work waited for something else than its transaction"
+            self._insist_on_space()
             self._keep(transaction.commit())
             await self._after()
         return result

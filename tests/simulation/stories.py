@@ -14,6 +14,7 @@ from tests.simulation import (
     restoring,
     rolling,
     secret_keeping,
+    stalling,
     wearing,
 )
 from tests.simulation.scenario import Scenario, Story
@@ -31,6 +32,7 @@ class About(StrEnum):
     MOVES = "moves"
     CENTRAL_RESTORES = "central-restores"
     POLICIES = "policies"
+    STALLS = "stalls"
 
 
 STORIES = {
@@ -44,6 +46,7 @@ STORIES = {
     About.MOVES: (moving.STORY, 0.1),
     About.CENTRAL_RESTORES: (central_restoring.STORY, 0.15),
     About.POLICIES: (policies.STORY, 0.15),
+    About.STALLS: (stalling.STORY, 0.15),
 }
 """Each with the share of seeds that tell of it."""
 NEEDED = {
@@ -61,9 +64,10 @@ NEEDED = {
     Sabotage.UNASKED_RESTATEMENTS: About.MOVES,
     Sabotage.UNNOTICED_LOSS: About.CENTRAL_RESTORES,
     Sabotage.IGNORED_POLICIES: About.POLICIES,
+    Sabotage.UNWRITTEN_NEWS: About.STALLS,
 }
 """What a story must be about to show a bug."""
-NEWER = frozenset({About.WEAR, About.JOBS, About.MOVES, About.CENTRAL_RESTORES, About.POLICIES})
+NEWER = frozenset({About.WEAR, About.JOBS, About.MOVES, About.CENTRAL_RESTORES, About.POLICIES, About.STALLS})
 """Those that draw from a chance of their own."""
 ACTIONS = (*Scenario.ACTIONS, *(action for story, _ in STORIES.values() for action in story.actions))
 
@@ -92,6 +96,7 @@ def choose(chance: random.Random, wish: Wish) -> tuple[frozenset[About], Story]:
         About.MOVES: moving.chance_of(chance.getstate()),
         About.CENTRAL_RESTORES: central_restoring.chance_of(chance.getstate()),
         About.POLICIES: policies.chance_of(chance.getstate()),
+        About.STALLS: stalling.chance_of(chance.getstate()),
     }
     drawn = {about for about, (_, share) in STORIES.items() if chances.get(about, chance).random() < share}
     if wish.sabotage is not None:

@@ -104,6 +104,8 @@ class Sabotage(StrEnum):
     """Central does not see that a file went to another site."""
     UNASKED_RESTATEMENTS = "unasked-restatements"
     """Central asks nobody for what it has missed of a deployment."""
+    UNWRITTEN_NEWS = "unwritten-news"
+    """What could not be written is not written again when the disk has space."""
     STUCK_GENERATION = "stuck-generation"
     """A new order has the number of the one before."""
 
@@ -143,6 +145,8 @@ class World:
     """Sites whose database was lost or put back from an older copy: their own history has a gap."""
     forgotten: dict[SiteName, list[Tables]] = field(default_factory=dict)
     """The databases that they had before."""
+    lost_folders: set[NodeId] = field(default_factory=set)
+    """Nodes that do not know what they had."""
     central_forgot: bool = False
     """Whether that happened to central's database."""
     secrets: dict[tuple[SiteName, str], str | None] = field(default_factory=dict)

@@ -10,7 +10,8 @@ from homeport.core.model.order import Held
 from homeport.core.reconcile.plan import REMOVAL_RETRY_SECONDS
 from homeport.fleet.site.nodes import orphans
 from homeport.fleet.site.state import SiteState
-from homeport.vocabulary import Commit, Generation, Incarnation, Liveness, NodeId, OrderKind
+from homeport.ports import Owned
+from homeport.vocabulary import Commit, Generation, Incarnation, Liveness, NodeId, OrderKind, State
 from tests.support.builders import HOME, NOW, a_node, an_instance, deployment_id
 
 ONE = NodeId("one")
@@ -65,3 +66,32 @@ def test_a_file_that_cannot_be_read_keeps_what_it_asked_for() -> None:
     assert orphans.due(memory, LATER, NOW) == []
     memory.unreadable, memory.wanted = frozenset(), set()
     assert len(orphans.due(memory, LATER, NOW)) == 1, "it was removed from Git before anybody could read it again"
+
+
+LEFT = Owned(ONE, deployment_id(), "web")
+"""What is on the engine of a node that has lost its folder, and that a site with a lost database knows nothing of."""
+
+
+def orphaned(memory: SiteState) -> tuple[Owned, ...]:
+    return orphans.orphaned_workloads(ONE, [LEFT], memory, known={deployment_id()}, now=NOW)
+
+
+def test_what_nobody_remembers_goes_when_it_runs_well_elsewhere() -> None:
+    memory = a_memory(wanted=True)
+    assert orphaned(memory) == (), "nothing has taken its place"
+    memory.instances[deployment_id(), NodeId("two")] = an_instance(node="two", state=State.INSTALLING)
+    assert orphaned(memory) == (), "its successor is not healthy"
+    memory.instances[deployment_id(), NodeId("two")] = an_instance(node="two")
+    assert orphaned(memory) == (LEFT,)
+    memory.instances[deployment_id(), ONE] = an_instance(node="one", state=State.INSTALLING)
+    assert orphaned(memory) == (), "it is placed here too"
+
+
+def test_what_nobody_remembers_stays_while_the_plan_cannot_place_it() -> None:
+    memory = a_memory(wanted=True)
+    memory.instances[deployment_id(), NodeId("two")] = an_instance(node="two")
+    memory.holds = (Hold(HOME, None, "not now", "ann", NOW, NOW + timedelta(hours=1)),)
+    assert orphaned(memory) == ()
+    memory.holds = ()
+    memory.unreadable = frozenset({deployment_id()})
+    assert orphaned(memory) == ()

@@ -34,6 +34,7 @@ from homeport.core.reconcile.outlook import Expected, outlook
 from homeport.core.reconcile.plan import Move, can_roll_back, is_due_by_time, secret_missing
 from homeport.core.secrets import missing
 from homeport.core.tracing import TraceContext
+from homeport.errors import TransientError
 from homeport.fleet.shared.progress import (
     restated_health,
 )
@@ -183,8 +184,8 @@ class Conductor:
             )
             if is_first:
                 self.planner.mark_all()
-            await self._compare_held()
             self.planner.mark({*changed, *self._waiting_for_room()})
+            await self._compare_held()
 
     async def take_secrets(self, changed: Sequence[SecretRecord], versions: Mapping[str, int]) -> None:
         """Stores the secrets that central has sent, deletes those that it no longer has, then plans: what uses a
@@ -199,8 +200,8 @@ class Conductor:
             return
         async with self._turn():
             self.memory.has_looked = True
-            await self._compare_held()
             self.planner.mark_all()
+            await self._compare_held()
 
     async def source_followed(self, problems: Sequence[FileProblem]) -> None:
         """The source can be followed at the applied commit: exactly the problems of that commit are shown. A problem
@@ -257,18 +258,25 @@ class Conductor:
     async def _compare_held(self) -> None:
         """Compares nodes' journals with the site's state: newer entries are adopted, missing orders are sent, and
         orphans are removed. Waits for Git, without which the desired state is unknown."""
-        memory, now = self.memory, self._clock.now()
-        if not memory.knows_what_is_wanted:
+        if not self.memory.knows_what_is_wanted:
             return
         greeted, self._held = self._held, {}
+        try:
+            await self._compare(greeted)
+        except TransientError:  # It cannot be written now: the next plan waits for it.
+            self._held = greeted
+            raise
+
+    async def _compare(self, greeted: Mapping[NodeId, Sequence[Held]]) -> None:
+        memory, now = self.memory, self._clock.now()
         news: list[Progressed] = []
         for node_id, held in greeted.items():
             by_deployment = {item.deployment_id: item for item in held}
             taken = newer(node_id, held, memory, now)
-            memory.welcomed.add(node_id)
             if taken:
                 await take_over(taken, await find_releases(taken, memory, self.older), memory, self.queue, now)
             await restore_rollbacks(node_id, memory, self.older, self.queue, now)
+            memory.welcomed.add(node_id)
             for deployment_id, instance in sorted(memory.instances.on_node(node_id).items()):
                 order, has = self._orders.current(instance), by_deployment.get(deployment_id)
                 if order is not None and needs_order(order, has, instance.state):
@@ -302,6 +310,7 @@ class Conductor:
         was notified but is still expected would be waited for forever."""
         async with self._turn():
             await self._roster.forget(node_id)
+            self._held.pop(node_id, None)
             dismiss()
             self.planner.mark_all()
 
@@ -432,8 +441,8 @@ class Conductor:
             return
         async with self._turn():
             self.memory.awaits_central = False
-            await self._compare_held()
             self.planner.mark_all()
+            await self._compare_held()
 
     def seen(self) -> Mapping[NodeId, datetime]:
         return self._roster.seen()
@@ -481,7 +490,8 @@ class Conductor:
             return ()  # A node that has not connected since this site started may be the owner.
         known, had, placed = await self._ownership.look_up(node_id, found, self.older)
         async with self._turn():
-            return orphans.orphaned_workloads(node_id, found, self.memory, known, had=had, placed=placed)
+            now = self._clock.now()
+            return orphans.orphaned_workloads(node_id, found, self.memory, known, now=now, had=had, placed=placed)
 
     # --- planning -----------------------------------------------------------------------------------------
 
@@ -500,6 +510,7 @@ class Conductor:
         async with self._turn():
             if not self.memory.knows_what_is_wanted:
                 return  # Without a verified snapshot nothing may be started or removed.
+            await self._compare_held()
             began = self._clock.now()
             checked = make()
             steps = [(move, transition_of(move, self.memory, began)) for move in checked.moves]

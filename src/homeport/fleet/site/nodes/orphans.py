@@ -11,7 +11,7 @@ from homeport.core.reconcile.plan import REMOVAL_RETRY_SECONDS
 from homeport.fleet.site.nodes.takeover import Older
 from homeport.fleet.site.state import SiteState
 from homeport.ports import Owned, Store
-from homeport.vocabulary import Commit, DeploymentId, Generation, Liveness, NodeId, OrderKind
+from homeport.vocabulary import Commit, DeploymentId, Generation, Liveness, NodeId, OrderKind, State
 
 LOOKED_UP_MAX: Final = 100
 """How many unknown deployments of a node's engine are looked up in Git's history at a time."""
@@ -81,6 +81,7 @@ def orphaned_workloads(
     memory: SiteState,
     known: Collection[DeploymentId],
     *,
+    now: datetime,
     had: Collection[DeploymentId] = (),
     placed: Collection[Key] = (),
 ) -> tuple[Owned, ...]:
@@ -100,7 +101,11 @@ def orphaned_workloads(
         and item.deployment_id not in memory.unreadable
         and item.deployment_id not in memory.damaged
         and item.node_id not in memory.lost_nodes - memory.nodes.keys()
-        and (_is_forgotten(item, memory) if item.node_id == node_id else _has_no_owner(item.node_id, node_id, memory))
+        and (
+            _is_forgotten(item, memory, now)
+            if item.node_id == node_id
+            else _has_no_owner(item.node_id, node_id, memory)
+        )
         and (not is_strange(item, node_id, memory) or (item.deployment_id, item.node_id) in placed)
     )
 
@@ -111,9 +116,14 @@ def is_strange(item: Owned, node_id: NodeId, memory: SiteState) -> bool:
     return not is_known and item.deployment_id not in memory.wanted
 
 
-def _is_forgotten(item: Owned, memory: SiteState) -> bool:
-    """Whether a node that lost its journal has something that no order would remove."""
-    return (item.deployment_id, item.node_id) not in memory.instances and item.deployment_id not in memory.wanted
+def _is_forgotten(item: Owned, memory: SiteState, now: datetime) -> bool:
+    """Whether a node that lost its journal has something that no order would remove. What is wanted may be the only
+    release that runs, where the site has lost its database too: it stays until it is healthy on another node."""
+    key = item.deployment_id, item.node_id
+    if key in memory.instances or item.deployment_id not in memory.wanted:
+        return key not in memory.instances
+    others = memory.instances.of_deployment(item.deployment_id).values()
+    return any(each.state is State.INSTALLED for each in others) and not _must_wait(key, memory, now)
 
 
 def _has_no_owner(owner: NodeId, node_id: NodeId, memory: SiteState) -> bool:
