@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +40,7 @@ def test_a_command_in_a_container_prints_keeps_files_and_ends_with_its_exit_code
     host: Machine, node: str, image: str
 ) -> None:
     set_secret(host, "home", "TOKEN", "hunter2hunter2")
+    full = '{"level": "error", "msg": "disk full", "percent": 97}'
     done = host.command(
         *(
             "jobs",
@@ -55,18 +57,25 @@ def test_a_command_in_a_container_prints_keeps_files_and_ends_with_its_exit_code
             "64Mi",
         ),
         *("--artifact", "/out.txt", "--artifact", "/none", "--"),
-        *("/bin/sh", "-c", 'echo "hello $WHO"; echo "key $TOKEN"; printf kept > /out.txt; exit 7'),
+        *(
+            "/bin/sh",
+            "-c",
+            f'echo "hello $WHO"; echo "key $TOKEN"; echo {shlex.quote(full)}; printf kept > /out.txt; exit 7',
+        ),
     )
-    assert (done.returncode, done.stdout) == (7, "hello Ann\nkey •••\n"), done.stderr
+    printed = f"hello Ann\nkey •••\n{full}\n"
+    assert (done.returncode, done.stdout) == (7, printed), done.stderr
     shown = host.json("jobs", "show", "mine")
     assert (shown["state"], shown["exit_code"], shown["node"]) == ("FAILED", 7, node)
     assert shown["artifacts"] == [{"path": "/out.txt", "size": 4}]
     assert host.homeport("jobs", "artifact", "mine", "/out.txt") == "kept"
-    assert host.homeport("jobs", "logs", "mine") == "hello Ann\nkey •••\n"
+    assert host.homeport("jobs", "logs", "mine") == printed
     assert "hunter2" not in json.dumps(shown)
-    host.wait_for(lambda: host.homeport("logs", "job/mine").splitlines()[1:2])
-    first, _ = host.homeport("logs", "job/mine").splitlines()
+    host.wait_for(lambda: host.homeport("logs", "job/mine").splitlines()[2:3])
+    first, *_ = host.homeport("logs", "job/mine").splitlines()
     assert first.endswith(f"{node}/mine  hello Ann"), "without the positions of its lines"
+    (error,) = host.homeport("logs", "job/mine", "--level", "error").splitlines()
+    assert error.endswith(f"✗ {node}/mine  disk full   percent=97")
     again = host.command("jobs", "run", "--image", image, "--id", "mine", "--", "other")
     assert (again.returncode, "runs something else" in again.stderr) == (5, True)
 
