@@ -99,10 +99,13 @@ def test_what_a_quick_job_prints_arrives_whole(host: Machine, node: str) -> None
 
 
 def test_a_running_job_is_followed_and_cancelled(host: Machine, node: str, image: str) -> None:
-    host.homeport(
-        "jobs", "run", "--detach", "--id", "long", "--image", image, "--", "/bin/sh", "-c", "echo on; sleep 600"
-    )
-    host.wait_for(lambda: host.homeport("jobs", "logs", "long") == "on\n")
+    colourful = r"printf '\033[32mon\033[0m\n'; printf 'beep\007\n'; sleep 600"
+    printed = "\x1b[32mon\x1b[0m\nbeep\x07\n"
+    host.homeport("jobs", "run", "--detach", "--id", "long", "--image", image, "--", "/bin/sh", "-c", colourful)
+    host.wait_for(lambda: host.command("jobs", "logs", "long").stdout == printed)
+    assert host.command("jobs", "logs", "long").stderr == "", "nothing of it is missing"
+    logged = [line["text"] for line in map(json.loads, host.homeport("logs", "job/long", "-o", "json").splitlines())]
+    assert logged == ["on", "beep\\x07"], "a terminal obeys nothing of it"
     host.homeport("jobs", "cancel", "long")
     host.wait_for(lambda: host.json("jobs", "show", "long")["state"] == "CANCELLED")
     states = [
@@ -111,7 +114,7 @@ def test_a_running_job_is_followed_and_cancelled(host: Machine, node: str, image
     assert [each["state"] for each in states] == ["PENDING", "ASSIGNED", "RUNNING", "CANCELLED"]
     listed = host.json("jobs", "list", "--state", "CANCELLED")["jobs"]
     assert [each["id"] for each in listed] == ["long"]
-    assert host.homeport("jobs", "logs", "long") == "on\n", "what it has printed stays"
+    assert host.homeport("jobs", "logs", "long") == printed, "what it has printed stays"
     assert podman("ps", "--all", "--quiet", "--filter", f"label=homeport.job-node={node}") == ""
 
 

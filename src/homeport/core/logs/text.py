@@ -77,9 +77,13 @@ def parse_line(
 def read_line_of_job(line: LogLine) -> LogLine:
     """It travels as the job printed it, since the output of the job is put together of its lines; in the log it is
     read as that of any container. Only for lines that no other role has read before."""
-    if not line.source.startswith(_OF_JOB) or GAP in line.fields:
+    if not is_of_job(line) or GAP in line.fields:
         return line
     return _read(line, size=len(line.text))
+
+
+def is_of_job(line: LogLine) -> bool:
+    return line.source.startswith(_OF_JOB)
 
 
 def _read(line: LogLine, *, size: int) -> LogLine:

@@ -346,8 +346,8 @@ def _remark(text: str, printed: str) -> None:
 
 
 def _say(text: str) -> None:
-    """Control sequences reach a program that reads us, but not a person's terminal."""
-    click.echo(printable(text.replace("\r\n", "\n")) if sys.stdout.isatty() else text, nl=False)
+    """Control sequences reach a program that reads us, colours too, but not a person's terminal."""
+    click.echo(printable(text.replace("\r\n", "\n")) if sys.stdout.isatty() else text, nl=False, color=True)
 
 
 def _verdict(found: Json) -> int:

@@ -459,9 +459,9 @@ def _run_or_saved(client: Client, text: str) -> Json:
 
 
 def _say(text: str) -> None:
-    """Control sequences reach a program that reads us, but not a person's terminal."""
+    """Control sequences reach a program that reads us, colours too, but not a person's terminal."""
     shown = printable(text) if sys.stdout.isatty() else text
-    click.echo(shown, nl=not shown.endswith("\n"))
+    click.echo(shown, nl=not shown.endswith("\n"), color=True)
 
 
 def _took(item: Item) -> str:
