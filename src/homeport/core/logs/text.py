@@ -111,13 +111,16 @@ def clean(line: LogLine) -> LogLine:
 
 def plain(text: str, *, size: int | None = None) -> str:
     """Without anything that a terminal obeys, cut where it is too long."""
-    cut = text[:TEXT_LENGTH_MAX]
-    if "\x1b" in cut:
-        cut = _COLOURS.sub("", cut)
+    cut = without_colours(text[:TEXT_LENGTH_MAX])
     if not cut.isprintable():
         cut = _CONTROLS.sub(_shown, cut.rstrip("\r\n"))[:TEXT_LENGTH_MAX]
     length = len(text) if size is None else max(size, len(text))
     return cut if length <= TEXT_LENGTH_MAX else f"{cut} … [cut: the line has {length} bytes]"
+
+
+def without_colours(text: str) -> str:
+    """And without the title of a window."""
+    return _COLOURS.sub("", text) if "\x1b" in text else text
 
 
 def _is_clean(line: LogLine) -> bool:
