@@ -319,7 +319,8 @@ def labels_of_two_people_are_both_kept(fleet: Fleet, page: Page) -> None:
 
 def test_a_job_is_submitted_and_a_pipeline_edited_and_run(fleet: Fleet, page: Page, image: str) -> None:
     visit(page, "/jobs?tab=submit")
-    page.locator("[aria-describedby=job-command]").fill("/bin/sh -c 'echo job says hello; echo kept > /report.txt'")
+    prints = r"""printf "job \033[32msays\033[0m hello\n"; echo kept > /report.txt"""
+    page.locator("[aria-describedby=job-command]").fill(f"/bin/sh -c '{prints}'")
     page.get_by_label("Artifacts").fill("/report.txt")
     page.locator("[aria-describedby=job-image]").fill(image)
     page.get_by_label("Memory").fill("much")

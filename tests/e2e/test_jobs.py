@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +40,7 @@ def test_a_command_in_a_container_prints_keeps_files_and_ends_with_its_exit_code
     host: Machine, node: str, image: str
 ) -> None:
     set_secret(host, "home", "TOKEN", "hunter2hunter2")
+    full = '{"level": "error", "msg": "disk full", "percent": 97}'
     done = host.command(
         *(
             "jobs",
@@ -55,18 +57,25 @@ def test_a_command_in_a_container_prints_keeps_files_and_ends_with_its_exit_code
             "64Mi",
         ),
         *("--artifact", "/out.txt", "--artifact", "/none", "--"),
-        *("/bin/sh", "-c", 'echo "hello $WHO"; echo "key $TOKEN"; printf kept > /out.txt; exit 7'),
+        *(
+            "/bin/sh",
+            "-c",
+            f'echo "hello $WHO"; echo "key $TOKEN"; echo {shlex.quote(full)}; printf kept > /out.txt; exit 7',
+        ),
     )
-    assert (done.returncode, done.stdout) == (7, "hello Ann\nkey •••\n"), done.stderr
+    printed = f"hello Ann\nkey •••\n{full}\n"
+    assert (done.returncode, done.stdout) == (7, printed), done.stderr
     shown = host.json("jobs", "show", "mine")
     assert (shown["state"], shown["exit_code"], shown["node"]) == ("FAILED", 7, node)
     assert shown["artifacts"] == [{"path": "/out.txt", "size": 4}]
     assert host.homeport("jobs", "artifact", "mine", "/out.txt") == "kept"
-    assert host.homeport("jobs", "logs", "mine") == "hello Ann\nkey •••\n"
+    assert host.homeport("jobs", "logs", "mine") == printed
     assert "hunter2" not in json.dumps(shown)
-    host.wait_for(lambda: host.homeport("logs", "job/mine").splitlines()[1:2])
-    first, _ = host.homeport("logs", "job/mine").splitlines()
+    host.wait_for(lambda: host.homeport("logs", "job/mine").splitlines()[2:3])
+    first, *_ = host.homeport("logs", "job/mine").splitlines()
     assert first.endswith(f"{node}/mine  hello Ann"), "without the positions of its lines"
+    (error,) = host.homeport("logs", "job/mine", "--level", "error").splitlines()
+    assert error.endswith(f"✗ {node}/mine  disk full   percent=97")
     again = host.command("jobs", "run", "--image", image, "--id", "mine", "--", "other")
     assert (again.returncode, "runs something else" in again.stderr) == (5, True)
 
@@ -90,10 +99,13 @@ def test_what_a_quick_job_prints_arrives_whole(host: Machine, node: str) -> None
 
 
 def test_a_running_job_is_followed_and_cancelled(host: Machine, node: str, image: str) -> None:
-    host.homeport(
-        "jobs", "run", "--detach", "--id", "long", "--image", image, "--", "/bin/sh", "-c", "echo on; sleep 600"
-    )
-    host.wait_for(lambda: host.homeport("jobs", "logs", "long") == "on\n")
+    colourful = r"printf '\033[32mon\033[0m\n'; printf 'beep\007\n'; sleep 600"
+    printed = "\x1b[32mon\x1b[0m\nbeep\x07\n"
+    host.homeport("jobs", "run", "--detach", "--id", "long", "--image", image, "--", "/bin/sh", "-c", colourful)
+    host.wait_for(lambda: host.command("jobs", "logs", "long").stdout == printed)
+    assert host.command("jobs", "logs", "long").stderr == "", "nothing of it is missing"
+    logged = [line["text"] for line in map(json.loads, host.homeport("logs", "job/long", "-o", "json").splitlines())]
+    assert logged == ["on", "beep\\x07"], "a terminal obeys nothing of it"
     host.homeport("jobs", "cancel", "long")
     host.wait_for(lambda: host.json("jobs", "show", "long")["state"] == "CANCELLED")
     states = [
@@ -102,7 +114,7 @@ def test_a_running_job_is_followed_and_cancelled(host: Machine, node: str, image
     assert [each["state"] for each in states] == ["PENDING", "ASSIGNED", "RUNNING", "CANCELLED"]
     listed = host.json("jobs", "list", "--state", "CANCELLED")["jobs"]
     assert [each["id"] for each in listed] == ["long"]
-    assert host.homeport("jobs", "logs", "long") == "on\n", "what it has printed stays"
+    assert host.homeport("jobs", "logs", "long") == printed, "what it has printed stays"
     assert podman("ps", "--all", "--quiet", "--filter", f"label=homeport.job-node={node}") == ""
 
 

@@ -1,5 +1,6 @@
-"""The service `OrchionLLM` of `orchion.v1`: chats and embeddings for clients of Orchion, through the gateway of `/v1`
-in this process, with its admission, queue, accounting and cancellation."""
+"""Chats and embeddings for clients of Orchion, through the gateway of `/v1` in this process, with its admission,
+queue, accounting and cancellation: the service `OrchionLLM` of `orchion.v1`, and the same as `NodeAgent`, so that an
+orchestrator of Orchion can have this role among its agents (ADR 0240)."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,7 +24,7 @@ from homeport.serving.server.draining import REQUEST, RequestUnderWay
 from homeport.wire.orchion import inference as convert
 from homeport.wire.orchion.v1 import orchestrator_pb2 as pb
 
-SERVICE: Final = "/orchion.v1.OrchionLLM"
+SERVICES: Final = ("/orchion.v1.OrchionLLM", "/orchion.v1.NodeAgent")
 EVENT_BYTES_MAX: Final = 4 * 1024 * 1024
 _ERRORS: Final[Mapping[int, type[HomeportError]]] = {
     **dict.fromkeys((400, 413, 415, 422), InvalidInput),
@@ -55,10 +56,9 @@ class OrchionLLM:
             (pb.ChatCompletionRequest, pb.ChatCompletionResponse),
             (pb.EmbeddingRequest, pb.EmbeddingResponse),
         )
-        return {
-            f"{SERVICE}/ChatCompletion": self._calls.person_stream(CHAT, self._chat, *chat),
-            f"{SERVICE}/Embeddings": self._calls.person_unary(CHAT, self._embed, *embed),
-        }
+        return _in_each_service(
+            self._calls.person_stream(CHAT, self._chat, *chat), self._calls.person_unary(CHAT, self._embed, *embed)
+        )
 
     def open_calls(self) -> dict[str, Any]:
         chat, embed = (
@@ -69,10 +69,10 @@ class OrchionLLM:
         async def embed_for_anybody(request: Any, peer: Peer | None) -> Message:
             return await self._embed(request, ANYBODY)
 
-        return {
-            f"{SERVICE}/ChatCompletion": self._calls.open_stream(CHAT.name, self._chat, ANYBODY, *chat),
-            f"{SERVICE}/Embeddings": self._calls.unary(CHAT.name, embed_for_anybody, *embed),
-        }
+        return _in_each_service(
+            self._calls.open_stream(CHAT.name, self._chat, ANYBODY, *chat),
+            self._calls.unary(CHAT.name, embed_for_anybody, *embed),
+        )
 
     async def _chat(self, request: Any, caller: Caller, send: SendMessage) -> None:
         body, now = convert.chat_to_openai(request), int(self._clock.now().timestamp())
@@ -116,6 +116,11 @@ class OrchionLLM:
         if cut.cancelled_caught:
             raise PeerUnavailable("The answer was not read in time.")
         return answer.result()
+
+
+def _in_each_service(chat: Any, embed: Any) -> dict[str, Any]:
+    calls = {"ChatCompletion": chat, "Embeddings": embed}
+    return {f"{service}/{name}": call for service in SERVICES for name, call in calls.items()}
 
 
 class _Answer:

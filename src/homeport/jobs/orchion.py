@@ -74,7 +74,10 @@ class OrchionJobs:
         for other in convert.TYPES:
             if other != request.job_type and await tasks.look(convert.task_id_of(job.id, other), caller):
                 raise Conflict(f'There is already a job "{job.id}" of another type. Choose another id.')
-        await tasks.submit(job.body, caller)
+        try:
+            await tasks.submit(job.body, caller)
+        except Conflict as error:
+            raise Conflict(f'There is already a job "{job.id}" with another request. Choose another id.') from error
         return pb.SubmitJobResponse(job_id=job.id, status=pb.JOB_STATUS_PENDING)
 
     async def _status(self, request: Any, caller: Caller) -> Message:

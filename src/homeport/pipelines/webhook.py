@@ -1,7 +1,7 @@
 """`POST /api/v1/pipelines/{name}/webhook`: open to every client, and believed by its signature alone.
 
 Whatever is wrong (no such pipeline, no webhook, no secret, a wrong signature), the answer is the same, so that
-nothing can be learned from it; central's log says what it was.
+nothing can be learned from it; central's log says what it was. Only who signs rightly learns that it is paused.
 """
 
 import json
@@ -14,7 +14,7 @@ from homeport.core.access.actions import Action, Actions, Audit, Level, Scope
 from homeport.core.access.throttle import Throttle, address_key
 from homeport.core.pipelines.model import Definition, Pipeline
 from homeport.core.pipelines.signature import SIGNATURE_HEADER, TIME_HEADER, judge
-from homeport.errors import InvalidInput, PermanentError, Problem, TooManyAttempts, Unauthenticated
+from homeport.errors import Conflict, InvalidInput, PermanentError, Problem, TooManyAttempts, Unauthenticated
 from homeport.fleet.central.platform import CentralPlatform
 from homeport.log import get_log
 from homeport.pipelines.bodies import RunBody, run_body
@@ -47,7 +47,7 @@ def webhook_routes(central: CentralPlatform, pipelines: Pipelines) -> Routes:
         "/api/v1/pipelines/{name}/webhook",
         summary="Run a saved pipeline by a signed request",
         status_code=202,
-        responses={401: {}, 422: {}, 429: {}},
+        responses={401: {}, 409: {}, 422: {}, 429: {}},
     )
     async def pipeline_webhook(caller: CallerOf, request: Request, name: PipelineName) -> RunBody:
         """Signed with the secret that the pipeline names: header `X-Homeport-Timestamp` with the seconds since 1970,
@@ -63,6 +63,8 @@ def webhook_routes(central: CentralPlatform, pipelines: Pipelines) -> Routes:
                 raise TooManyAttempts("Too many wrong requests.", retry_after_seconds=seconds)
             raise Unauthenticated("The request is not signed for a webhook of this pipeline.")
         definition, pipeline = found
+        if definition.is_paused:
+            raise Conflict(f"Pipeline {name} is paused.", hint=f"Resume it:  homeport pipelines resume {name}")
         run_id = RunId(str(uuid.uuid5(_SPACE, f"{name} {request.headers[SIGNATURE_HEADER]}")))
         await pipelines.check_owner(definition)
         wanted = PipelineRunRequest(definition.source, _inputs(pipeline, body), WEBHOOK, run_id)
@@ -82,8 +84,8 @@ async def _believed(
         return "it is not signed"
     async with central.store.read() as reader:
         definition = await reader.pipeline(name)
-    if definition is None or definition.is_paused:
-        return "there is no such pipeline, or it is paused"
+    if definition is None:
+        return "there is no such pipeline"
     try:
         pipeline = await central.in_thread(read_pipeline, definition.source, f"{name}.yaml")
     except PermanentError as error:

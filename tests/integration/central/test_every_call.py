@@ -41,9 +41,8 @@ class Who(Enum):
 PEOPLE = frozenset({Who.VIEWER, Who.OPERATOR, Who.ADMIN, Who.OWNER})
 OPERATORS = frozenset({Who.OPERATOR, Who.ADMIN, Who.OWNER})
 MACHINES = frozenset({Who.MACHINE, Who.OWNER})
-UNSERVED = None
 REGISTRY = ("RegisterNode", "Heartbeat", "UpdateNode", "UnregisterNode")
-SHARED: dict[str, frozenset[Who] | None] = {
+SHARED: dict[str, frozenset[Who]] = {
     **{f"homeport.v1.Nodes/{name}": MACHINES for name in (*REGISTRY, "Connect")},
     **{f"orchion.v1.Orchestrator/{name}": MACHINES for name in REGISTRY},
     "homeport.v1.Jobs/SubmitJob": OPERATORS,
@@ -56,8 +55,8 @@ SHARED: dict[str, frozenset[Who] | None] = {
     "orchion.v1.Orchestrator/GetJobStatus": PEOPLE,
     "orchion.v1.OrchionLLM/ChatCompletion": PEOPLE,
     "orchion.v1.OrchionLLM/Embeddings": PEOPLE,
-    "orchion.v1.NodeAgent/ChatCompletion": UNSERVED,  # by agents, at their own addresses
-    "orchion.v1.NodeAgent/Embeddings": UNSERVED,
+    "orchion.v1.NodeAgent/ChatCompletion": PEOPLE,
+    "orchion.v1.NodeAgent/Embeddings": PEOPLE,
 }
 LISTS = ("homeport.v1.Nodes/ListNodes", "orchion.v1.Orchestrator/ListNodes")
 CENTRAL = SHARED | dict.fromkeys(LISTS, PEOPLE | MACHINES)
@@ -105,10 +104,7 @@ async def status(channel: grpc.aio.Channel, method: Any, metadata: Metadata) -> 
 def wrong_in(answers: Mapping[tuple[str, Who], tuple[str, bytes]], table: Mapping[str, Any]) -> Iterator[str]:
     for (name, who), (found, text) in answers.items():
         may = table[name]
-        if may is UNSERVED:
-            if found != "UNIMPLEMENTED":
-                yield f"{who}: {name} is not to be served, and was answered {found}"
-        elif who in may and found in REFUSED | FAULTS:
+        if who in may and found in REFUSED | FAULTS:
             yield f"{who}: {name} is allowed, and was answered {found} {text[:200]!r}"
         elif who not in may and found not in REFUSED:
             yield f"{who}: {name} is to be refused, and was answered {found} {text[:200]!r}"

@@ -265,7 +265,10 @@ async def test_a_client_of_orchion_submits_inference_and_gets_its_result(
         )
         await stub.SubmitJob(chatting)
         twice = orchion.SubmitJobRequest(job_id="my chat", job_type=chatting.job_type, payload=chat("green"))
-        assert (await refusal(stub.SubmitJob(twice)))[0] == "FAILED_PRECONDITION"
+        assert await refusal(stub.SubmitJob(twice)) == (
+            "FAILED_PRECONDITION",
+            'There is already a job "my chat" with another request. Choose another id.',
+        )
         typed = orchion.SubmitJobRequest(job_id="my chat", job_type=embedding.job_type, payload=embedding.payload)
         assert (await refusal(stub.SubmitJob(typed)))[0] == "FAILED_PRECONDITION"
         await settled(status_of(stub, "numbers"), "status", ends)

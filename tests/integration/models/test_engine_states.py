@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from homeport.core.inference.engines.handoff import Loading, parse
 from homeport.core.model.deployment import ComponentSpec
 from homeport.models.node.open import with_engines
 from homeport.models.node.runtime import EngineState
-from homeport.ports import Runtime, Workload
+from homeport.ports import Container, FollowsOutput, OutputLine, Runtime, Workload
 from homeport.vocabulary import NodeId, ProfileType
 from tests.support.builders import deployment_id
 
@@ -40,8 +41,8 @@ STATE = EngineState(
 )
 
 
-async def started_again(data: Path) -> Runtime:
-    return await with_engines(NullRuntime(data), data, OciRegistry(), NodeId("n1"), {})
+async def started_again(data: Path, inner: Runtime | None = None) -> Runtime:
+    return await with_engines(inner or NullRuntime(data), data, OciRegistry(), NodeId("n1"), {})
 
 
 def keep(data: Path, **more: object) -> None:
@@ -83,8 +84,7 @@ async def test_a_damaged_state_harms_itself_alone(tmp_path: Path, content: bytes
     assert [seen.component for seen in await runtime.observe(deployment_id())] == ["engine"]
 
 
-async def test_an_attached_engine_is_handed_over_with_its_key_and_without_our_limits(tmp_path: Path) -> None:
-    """The key is a secret that comes with the order; what it reaches is readable for the node's user alone."""
+def attached(data: Path) -> Workload:
     section = {"engine": "openai", "mode": "external", "url": "https://host/v1", "model_id": "m"}
     component = ComponentSpec(
         "engine",
@@ -96,7 +96,29 @@ async def test_an_attached_engine_is_handed_over_with_its_key_and_without_our_li
         secrets={"UPSTREAM": 1},
         secret_values={"UPSTREAM": "sk-1"},
     )
-    runtime, workload = await started_again(tmp_path), Workload(deployment_id(), component, tmp_path, name="cloud")
+    return Workload(deployment_id(), component, data, name="cloud")
+
+
+class NoContainers(NullRuntime):
+    """A container engine, which knows nothing of engines that run elsewhere."""
+
+    def follow(
+        self, workload: Workload, container: Container, resume: str
+    ) -> AsyncGenerator[Sequence[OutputLine], None]:
+        raise AssertionError(f"there is no container {container.id}")
+
+
+async def test_an_attached_engine_has_no_output_to_follow(tmp_path: Path) -> None:
+    runtime, workload = await started_again(tmp_path, NoContainers(tmp_path)), attached(tmp_path)
+    await runtime.apply(workload, lambda *progress: None)
+    (seen,) = await runtime.observe(workload.deployment_id)
+    assert isinstance(runtime, FollowsOutput)
+    assert [lines async for lines in runtime.follow(workload, seen.containers[0], "")] == []
+
+
+async def test_an_attached_engine_is_handed_over_with_its_key_and_without_our_limits(tmp_path: Path) -> None:
+    """The key is a secret that comes with the order; what it reaches is readable for the node's user alone."""
+    runtime, workload = await started_again(tmp_path), attached(tmp_path)
     await runtime.apply(workload, lambda *progress: None)
     await runtime.sample_health(workload, lambda run, rules: True)
     (file,) = (tmp_path / "engines").glob("*.json")

@@ -132,7 +132,9 @@ def _webhook(host: Machine, fleet: Fleet) -> None:
     bad = {**good, "X-Homeport-Signature": sign("wrong", now, body)}
     refused = [_post(host, name, body, headers) for name, headers in (("child", bad), ("child", {}), ("none", good))]
     host.homeport("pipelines", "pause", "child")
-    refused.append(_post(host, "child", body, good))
+    refused.append(_post(host, "child", body, bad))
+    status, answer = _post(host, "child", body, good)
+    assert (status, answer["detail"]) == (409, "Pipeline child is paused.")
     host.homeport("pipelines", "resume", "child")
     assert {status for status, _ in refused} == {401}
     assert len({json.dumps(answer["detail"]) for _, answer in refused}) == 1

@@ -1,4 +1,4 @@
-"""`orchion.v1.OrchionLLM` over a real socket, with the plain client that its .proto file gives."""
+"""`orchion.v1.OrchionLLM` and `NodeAgent` over a real socket, with the plain client that its .proto file gives."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -48,14 +48,14 @@ async def site_with(start: OpenSite, *engines: Handoff, **settings: Any) -> Asyn
 
 
 @asynccontextmanager
-async def opened(start: OpenSite, *engines: Handoff) -> AsyncIterator[Any]:
+async def opened(start: OpenSite, *engines: Handoff, stub: Any = LLM) -> AsyncIterator[Any]:
     """A client without credentials, where the operator lets such in."""
     settings = {"orchion_address": "127.0.0.1:0", "orchion_anonymous": True}
     async with (
         site_with(start, *engines, **settings) as site,
         grpc.aio.insecure_channel(f"127.0.0.1:{site.orchion_port}") as channel,
     ):
-        yield LLM(channel)
+        yield stub(channel)
 
 
 def chat(*said: str, model: str = "words", **options: Any) -> pb.ChatCompletionRequest:
@@ -101,6 +101,17 @@ async def test_a_chat_comes_word_by_word_or_as_a_whole(person: Person, start: Op
         assert [part.choices[0].finish_reason for part in parts][-1] in {"stop", "length"}
         (whole,) = await parts_of(llm, chat("red blue", max_tokens=4))
         assert (whole.object, whole.choices[0].message.content) == ("chat.completion", "user: red blue assistant: ")
+
+
+async def test_an_orchestrator_of_orchion_finds_an_agent_here(person: Person, start: OpenSite) -> None:
+    """It calls `NodeAgent` at the address of a node that it has chosen for a model."""
+    async with opened(start, WORDS, stub=pb_grpc.NodeAgentStub) as agent:
+        (whole,) = await parts_of(agent, chat("red", max_tokens=3))
+        assert (whole.model, whole.choices[0].message.content) == ("words", "user: red assistant: ")
+        assert len(await parts_of(agent, chat("red", max_tokens=4, stream=True))) > 1
+        for call, code, field in bad_calls(agent):
+            found, details = await refusal(call)
+            assert (found, field in details) == (code, True), details
 
 
 async def test_texts_are_embedded(person: Person, start: OpenSite) -> None:

@@ -477,7 +477,7 @@ class OrchionLLM:
 
 
 class NodeAgentStub:
-    """Served by each agent, at its `agent_address`.
+    """Orchion's agents serve it at their `agent_address`; here it is the same as OrchionLLM.
     """
 
     def __init__(self, channel):
@@ -499,7 +499,7 @@ class NodeAgentStub:
 
 
 class NodeAgentServicer:
-    """Served by each agent, at its `agent_address`.
+    """Orchion's agents serve it at their `agent_address`; here it is the same as OrchionLLM.
     """
 
     def ChatCompletion(self, request, context):
@@ -536,7 +536,7 @@ def add_NodeAgentServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class NodeAgent:
-    """Served by each agent, at its `agent_address`.
+    """Orchion's agents serve it at their `agent_address`; here it is the same as OrchionLLM.
     """
 
     @staticmethod

@@ -1,5 +1,6 @@
 """Escape sequences of others do not reach a terminal, whichever command prints them."""
 
+import io
 import os
 import pty
 import select
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from homeport.cli.terminal.output import write_output
 from homeport.cli.terminal.progress import Line
 from homeport.cli.terminal.safe_text import safe
 
@@ -33,6 +35,26 @@ def test_only_text_line_breaks_and_colours_are_left() -> None:
 
 def test_what_a_node_says_is_drawn_without_its_escape_sequences() -> None:
     assert Line("n1", "pulling", f"image {EVIL}").render(4).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "shown"),
+    [
+        (True, "10%\n50%\nred\n\N{REPLACEMENT CHARACTER}end"),
+        (False, "10%\r50%\n\x1b[31mred\x1b[0m\r\n\x07end"),
+    ],
+)
+def test_what_a_job_printed_is_text_at_a_terminal_and_unchanged_elsewhere(
+    is_terminal: bool, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Screen(io.StringIO):
+        def isatty(self) -> bool:
+            return is_terminal
+
+    screen = Screen(newline="")
+    monkeypatch.setattr(sys, "stdout", screen)
+    write_output("10%\r50%\n\x1b[31mred\x1b[0m\r\n\x07end")
+    assert screen.getvalue() == shown
 
 
 def test_an_error_that_quotes_a_file_of_others_is_harmless_in_a_terminal(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import click
 from homeport.cli.options import Settings
 from homeport.cli.terminal.fitting import GAP, fit, is_tower
 from homeport.cli.terminal.safe_text import moving
+from homeport.core.logs.text import without_colours
 from homeport.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -150,6 +151,14 @@ def printable(text: str) -> str:
     return "".join(
         letter if letter.isprintable() or letter in "\n\t" else "\N{REPLACEMENT CHARACTER}" for letter in text
     )
+
+
+def write_output(text: str, *, nl: bool = False) -> None:
+    """What a program of others printed. A program that reads us gets it as it is, colours too; a person's terminal
+    gets text, with a line for each step of a progress bar."""
+    if sys.stdout.isatty():
+        text = printable(without_colours(text.replace("\r\n", "\n").replace("\r", "\n")))
+    click.echo(text, nl=nl, color=True)
 
 
 def console(settings: Settings, *, width: int | None = None) -> "Console":

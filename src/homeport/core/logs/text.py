@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final
 
-from homeport.core.logs.line import RANKS, SOURCE_LENGTH_MAX, LogLine, LogSeverity
+from homeport.core.logs.line import GAP, RANKS, SOURCE_LENGTH_MAX, LogLine, LogSeverity, SourceKind
 from homeport.core.secrets import masked
 
 TEXT_LENGTH_MAX: Final = 16_384
@@ -25,6 +25,7 @@ JSON_LENGTH_MAX: Final = 64 * 1024
 LINE_BYTES_MAX: Final = JSON_LENGTH_MAX
 """How much of a line is kept in memory while it is read."""
 
+_OF_JOB: Final = f"{SourceKind.JOB}/"
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;:?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _CONTROLS: Final = re.compile(
     r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -70,14 +71,32 @@ def parse_line(
 ) -> LogLine:
     """`at` is when it was written, unless the line itself says; `size` is its true length where it was cut."""
     whole = masked(raw.decode("utf-8", errors="backslashreplace"), secrets)
-    found = _object(whole)
+    return _read(LogLine(at, source, LogSeverity.INFO, whole, fields or {}), size=len(raw) if size is None else size)
+
+
+def read_line_of_job(line: LogLine) -> LogLine:
+    """It travels as the job printed it, since the output of the job is put together of its lines; in the log it is
+    read as that of any container. Only for lines that no other role has read before."""
+    if not is_of_job(line) or GAP in line.fields:
+        return line
+    return _read(line, size=len(line.text))
+
+
+def is_of_job(line: LogLine) -> bool:
+    return line.source.startswith(_OF_JOB)
+
+
+def _read(line: LogLine, *, size: int) -> LogLine:
+    found = _object(line.text)
     if found is None:
-        text = plain(whole, size=len(raw) if size is None else size)
-        return LogLine(at, source, level_in_text(text), text, dict(fields or {}))
-    level, when, message = _level(found), _time(found), _first(found, _TEXT_KEYS)
-    kept = {**_kept(found), **(fields or {})}
-    return LogLine(
-        when or at, source, level or LogSeverity.INFO, plain(message if message is not None else whole), kept
+        text = plain(line.text, size=size)
+        return line._replace(level=level_in_text(text), text=text, fields=dict(line.fields))
+    message = _first(found, _TEXT_KEYS)
+    return line._replace(
+        at=_time(found) or line.at,
+        level=_level(found) or LogSeverity.INFO,
+        text=plain(message if message is not None else line.text),
+        fields={**_kept(found), **line.fields},
     )
 
 
@@ -92,13 +111,16 @@ def clean(line: LogLine) -> LogLine:
 
 def plain(text: str, *, size: int | None = None) -> str:
     """Without anything that a terminal obeys, cut where it is too long."""
-    cut = text[:TEXT_LENGTH_MAX]
-    if "\x1b" in cut:
-        cut = _COLOURS.sub("", cut)
+    cut = without_colours(text[:TEXT_LENGTH_MAX])
     if not cut.isprintable():
         cut = _CONTROLS.sub(_shown, cut.rstrip("\r\n"))[:TEXT_LENGTH_MAX]
     length = len(text) if size is None else max(size, len(text))
     return cut if length <= TEXT_LENGTH_MAX else f"{cut} … [cut: the line has {length} bytes]"
+
+
+def without_colours(text: str) -> str:
+    """And without the title of a window."""
+    return _COLOURS.sub("", text) if "\x1b" in text else text
 
 
 def _is_clean(line: LogLine) -> bool:

@@ -16,7 +16,7 @@ from homeport.adapters.logs.sqlite import LogFile
 from homeport.core.logs.gaps import gap
 from homeport.core.logs.line import LogLine, Origin
 from homeport.core.logs.rates import LogRate, RateRules, admit, begin, tell
-from homeport.core.logs.text import clean
+from homeport.core.logs.text import clean, is_of_job
 from homeport.errors import TransientError
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
@@ -84,10 +84,11 @@ class LogSpool:
         """Lines that were dropped here since the start, for lack of room or because a source writes too many."""
 
     def put_logs(self, logs: Logs, positions: Mapping[str, str] | None = None) -> None:
-        """For whatever runs on the node; never blocks."""
+        """For whatever runs on the node; never blocks. What a job printed stays as it is: its site puts the output
+        together of these lines, byte by byte, and reads them for the log."""
         by_source: dict[str, list[LogLine]] = {}
         for line in logs.lines:
-            by_source.setdefault(line.source, []).append(clean(line))
+            by_source.setdefault(line.source, []).append(line if is_of_job(line) else clean(line))
         for lines in by_source.values():
             self.put(lines, positions)
 

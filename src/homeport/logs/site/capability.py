@@ -12,7 +12,7 @@ from homeport.capability.late import late_service
 from homeport.capability.site import SiteCapability, SitePart
 from homeport.core.logs.intake import LogArrival
 from homeport.core.logs.line import LogBatch, LogLine, Origin, SourceKind
-from homeport.core.logs.text import clean
+from homeport.core.logs.text import clean, read_line_of_job
 from homeport.fleet.site.platform import SitePlatform
 from homeport.logs.outputs.running import run_outputs
 from homeport.logs.role_lines import keep_own_lines
@@ -47,7 +47,7 @@ class SiteLogs:
 
     def put_lines(self, lines: Sequence[LogLine]) -> None:
         for line in lines:
-            self.storing.put_own(Origin(self._site.site, "", line.source), line)
+            self.storing.put_own(Origin(self._site.site, "", line.source), read_line_of_job(line))
 
     async def run(self) -> None:
         site, settings = self._site, self._site.logs
@@ -82,7 +82,7 @@ def _part(site: SitePlatform) -> SitePart:
 
 def _of_node(line: LogLine) -> LogLine:
     """A node speaks for itself and for what runs on it, never as its site or as central."""
-    found = clean(line)
+    found = clean(read_line_of_job(line))
     is_its_own = found.source == SourceKind.NODE or found.source.startswith(_RUNS_ON_NODES)
     return found if is_its_own else found._replace(source=SourceKind.NODE)
 

@@ -104,6 +104,11 @@ class EngineState:
     problem_at_ms: int = 0
     api_key: str = field(default="", repr=False)
 
+    @property
+    def runs_here(self) -> bool:
+        """A container or process of this node is it; not so of an engine elsewhere, or of one that is unloaded."""
+        return bool(self.section) and self.loading != Loading.UNLOADED.value
+
 
 _STATE_FIELDS: Final = frozenset(EngineState.__annotations__)
 
@@ -202,7 +207,7 @@ class EngineRuntime:
         found = {seen.component: seen for seen in await self._inner.observe(deployment_id)}
         found |= {seen.component: seen for seen in await self._native.observe(deployment_id)}
         for name, state in self._states_of(deployment_id).items():
-            if not state.section or state.loading == Loading.UNLOADED.value:
+            if not state.runs_here:
                 elsewhere = Container(id=state.url, name=name, running=True)
                 found[name] = Observation(name, Digest(state.digest), (elsewhere,))
             elif name in found and found[name].digest == state.plain_digest:
@@ -216,7 +221,7 @@ class EngineRuntime:
         if state is None:
             return ()
         self._workloads[workload.deployment_id, workload.spec.name] = workload
-        if not state.section or state.loading == Loading.UNLOADED.value:
+        if not state.runs_here:
             samples: Sequence[HealthSample] = (
                 HealthSample(workload.spec.name, ContainerRun(state.url), ContainerState.READY),
             )
@@ -237,6 +242,8 @@ class EngineRuntime:
         self, workload: Workload, container: Container, resume: str
     ) -> AsyncGenerator[Sequence[OutputLine], None]:
         state = self._state(workload.deployment_id, workload.spec.name) if _is_engine(workload.spec) else None
+        if state is not None and not state.runs_here:
+            return
         plain = workload if state is None else _as_plain(workload, state)
         runtime = self._inner if state is None else self._runtime_of(state)
         if isinstance(runtime, FollowsOutput):

@@ -98,3 +98,13 @@ async def test_log_frames_are_unwrapped_even_when_cut(tmp_path: Path) -> None:
     async with answering(tmp_path / "s", head, frames[:5], frames[5:14], frames[14:]) as address:
         lines = [chunk async for chunk in api(address).logs("x", tail=10, framed=True)]
     assert b"".join(lines) == b"one\ntwo\n"
+
+
+async def test_a_container_that_is_removed_while_it_is_asked_for_is_not_there(tmp_path: Path) -> None:
+    """Podman answers 500, with a reason that says so."""
+    body = b'{"cause":"no such container","message":"container 4f2c does not exist in database: no such container"}'
+    head = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: %d\r\n\r\n" % len(body)
+    async with answering(tmp_path / "s", head, body) as address:
+        with pytest.raises(EngineRefusal) as refused:
+            await api(address).inspect("4f2c")
+    assert refused.value.status == 404

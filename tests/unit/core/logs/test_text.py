@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from homeport.core.logs.gaps import gap
 from homeport.core.logs.line import LogLine, LogSeverity
 from homeport.core.logs.text import (
     FIELD_LENGTH_MAX,
@@ -13,6 +14,7 @@ from homeport.core.logs.text import (
     level_in_text,
     parse_line,
     plain,
+    read_line_of_job,
 )
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -27,6 +29,20 @@ def test_a_structured_line_keeps_its_fields_level_and_time() -> None:
     assert (line.level, line.text) == (LogSeverity.WARNING, "slow")
     assert line.at == datetime(2026, 4, 30, 21, 0, 0, 500_000, tzinfo=UTC)
     assert line.fields == {"took": "12", "user": '{"id":1}'}
+
+
+def test_a_line_of_a_job_is_read_like_that_of_a_container() -> None:
+    sent = LogLine(NOW, "job/one", "info", '{"level":"error","msg":"\\u001b[31mboom","rows":3}', {"offset": "12"})
+    line = read_line_of_job(sent)
+    assert (line.level, line.text, line.fields) == (LogSeverity.ERROR, "boom", {"rows": "3", "offset": "12"})
+    said = read_line_of_job(sent._replace(text="WARN \x1b[1mdisk full\x07"))
+    assert (said.level, said.text, said.fields) == (LogSeverity.WARNING, "WARN disk full\\x07", {"offset": "12"})
+
+
+def test_only_what_a_job_printed_is_read_again() -> None:
+    dropped = gap("job/one", NOW, 3, "INFO it writes too much")
+    role = LogLine(NOW, "node", LogSeverity.ERROR, '{"level":"debug"}')
+    assert [read_line_of_job(each) for each in (dropped, role)] == [dropped, role]
 
 
 @pytest.mark.parametrize(

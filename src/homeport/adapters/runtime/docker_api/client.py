@@ -33,6 +33,7 @@ PULL_SILENCE_SECONDS = 120.0
 LOG_FRAME_HEADER = 8
 STDERR = 2
 NOT_FOUND = 404
+NO_CONTAINER = "no such container"
 FOLLOW_SILENCE_SECONDS = 3600.0
 """A container that writes nothing for this long is asked again."""
 
@@ -297,7 +298,7 @@ class EngineApi:
             # The service may have died during the request. Reads are safe to retry, and `reach` restarts it.
             answer = await self._ask(method, path, query, body, seconds)
         if answer.status >= 400:
-            raise EngineRefusal(answer.status, _reason(answer.body))
+            raise _refusal(answer.status, answer.body)
         return answer
 
     async def _ask(
@@ -323,11 +324,17 @@ class EngineApi:
                 address, method, path, query=query, headers=headers or {}, silence_seconds=silence_seconds
             ) as answer:
                 if answer.status >= 400:
-                    raise EngineRefusal(answer.status, _reason(await answer.read()))
+                    raise _refusal(answer.status, await answer.read())
                 async for chunk in answer.chunks():
                     yield chunk
         except (OSError, ExchangeFailed) as error:
             raise _unreachable(address, error) from error
+
+
+def _refusal(status: int, body: bytes) -> EngineRefusal:
+    """Podman answers 500 about a container that is removed while it is asked for."""
+    reason = _reason(body)
+    return EngineRefusal(NOT_FOUND if NO_CONTAINER in reason.lower() else status, reason)
 
 
 def _taken(pending: bytearray) -> list[tuple[bool, bytes]]:

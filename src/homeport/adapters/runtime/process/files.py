@@ -15,6 +15,7 @@ from homeport.adapters.runtime.process.program_keeper import start_time
 from homeport.lazy_dataclass import dataclass
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+SIGNALLED = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +84,17 @@ def read_program(folder: ProcessFolder) -> Program | None:
             digest=str(state["digest"]),
             started_at=datetime.fromisoformat(state["started_at"]).isoformat(),
             boot_id=str(state["boot_id"]),
-            exit_code=int(ended["exit_code"]) if ended and ended.get("pid") == state["pid"] else None,
+            exit_code=_exit_code(ended["exit_code"]) if ended and ended.get("pid") == state["pid"] else None,
         )
     except (KeyError, TypeError, ValueError):
         return None
+
+
+def _exit_code(written: Any) -> int:
+    """The keeper writes the negative number of the signal that ended the program; shells and container engines add it
+    to 128."""
+    found = int(written)
+    return SIGNALLED - found if found < 0 else found
 
 
 def boot_id() -> str:

@@ -26,6 +26,7 @@ from homeport.cli.terminal.output import (
     print_facts,
     printable,
     show_list,
+    write_output,
 )
 from homeport.core.values.durations import duration_text, seconds_of
 from homeport.errors import PeerUnavailable
@@ -176,7 +177,7 @@ def job_logs(settings: Settings, /, *, job: str, follow: bool, site: str | None)
         part = client.get(f"/api/v1/jobs/{found['id']}/output", **query)
         if part["start"] > after and generation:
             _remark(_missing(found, part["start"] - after), "")
-        _say(part["text"])
+        write_output(part["text"])
         is_complete = part["complete"] or not part["text"]
         after, generation = part["next"], part["generation"]
 
@@ -318,7 +319,7 @@ def _follow(client: Client, job: Json, *, says: bool = True) -> None:
             said = part["reason"]
             _remark(printable(said), printed)
         if says:
-            _say(part["text"])
+            write_output(part["text"])
         printed = (part["text"] or printed) if says else ""
         after, is_complete = part["next"], part["complete"]
     if printed and not printed.endswith("\n") and sys.stdout.isatty():
@@ -343,11 +344,6 @@ def _remark(text: str, printed: str) -> None:
     """On a line of its own, also where the output so far has none at its end: an answer comes word by word."""
     is_open = printed and not printed.endswith("\n") and sys.stdout.isatty()
     click.echo(f"{chr(10) if is_open else ''}— {text} —", err=True)
-
-
-def _say(text: str) -> None:
-    """Control sequences reach a program that reads us, but not a person's terminal."""
-    click.echo(printable(text.replace("\r\n", "\n")) if sys.stdout.isatty() else text, nl=False)
 
 
 def _verdict(found: Json) -> int:
@@ -389,7 +385,7 @@ def _print(found: Json) -> None:
     )
     if found["output"]:
         click.echo()
-        _say(found["output"])
+        write_output(found["output"])
 
 
 def _short(job_id: str) -> str:

@@ -1,7 +1,6 @@
 """`homeport pipelines`: steps that are jobs, inference requests, HTTP calls and other pipelines."""
 
 import json
-import sys
 import time
 import uuid
 from collections.abc import Sequence
@@ -27,6 +26,7 @@ from homeport.cli.terminal.output import (
     print_table,
     printable,
     show_list,
+    write_output,
 )
 from homeport.core.values.durations import duration_text
 from homeport.errors import NotFound, PeerUnavailable
@@ -201,7 +201,7 @@ def pipeline_logs(settings: Settings, /, *, run: str, step: str | None, follow: 
             number = f"[{item['number']}]" if len(result["items"]) > 1 else ""
             if len(names) > 1 or number:
                 click.echo(click.style(f"== {result['step']}{number} ==", bold=True))
-            _say(item["log"])
+            write_output(item["log"], nl=not item["log"].endswith("\n"))
 
 
 @pipelines.command("cancel")
@@ -441,7 +441,7 @@ def _print_saved(found: Json) -> None:
         ]
     )
     click.echo()
-    _say(found["source"])
+    write_output(found["source"], nl=not found["source"].endswith("\n"))
 
 
 def _run_or_saved(client: Client, text: str) -> Json:
@@ -456,12 +456,6 @@ def _run_or_saved(client: Client, text: str) -> Json:
                 pass
             raise
     return client.get(f"/api/v1/pipelines/{text}")
-
-
-def _say(text: str) -> None:
-    """Control sequences reach a program that reads us, but not a person's terminal."""
-    shown = printable(text) if sys.stdout.isatty() else text
-    click.echo(shown, nl=not shown.endswith("\n"))
 
 
 def _took(item: Item) -> str:
