@@ -2,6 +2,7 @@
 
 import json
 import socket
+import uuid
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
@@ -104,6 +105,16 @@ async def test_texts_are_embedded_by_the_official_client_and_by_a_task(
             found = await sdk.embeddings.create(model="tiny", input=["one", "two"])
         assert [len(each.embedding) for each in found.data] == [64, 64]
         assert found.usage.prompt_tokens > 0
+        many = ["two " * 60, *["one " * 60] * 23]
+        task = {**TASK, "workload": "embedding", "inputs": many, "prompt": "", "task_id": str(uuid.uuid4())}
+        assert sum(map(len, many)) > 4 * 1024, "together more than the context, which each fits"
+        admitted = await client.post("/v2/tasks", task)
+        assert admitted.status == 202, admitted.body
+        events = [each async for each in client.events(admitted.body["streams"]["sse"])]
+        assert [each.event for each in events].count("token") == 24, events[-1].data
+        too_long = await client.post("/v2/tasks", {**task, "inputs": ["x" * 5000], "task_id": str(uuid.uuid4())})
+        assert (too_long.status, too_long.body["code"]) == (400, "INVALID_PARAMS")
+        assert "Send it in parts" in too_long.body["message"]
         task = {**TASK, "workload": "embedding", "inputs": ["one", "two"], "prompt": ""}
         admitted = await client.post("/v2/tasks", task)
         events = [each async for each in client.events(admitted.body["streams"]["sse"])]

@@ -44,11 +44,14 @@ def _length(task: Task, situation: Situation) -> Refusal | None:
     limit = situation.ctx_limit or CTX_CAP
     if not 0 <= task.max_tokens <= MAX_TOKENS_CAP:
         return _invalid(f"max_tokens must be from 0 to {MAX_TOKENS_CAP}.", "max_tokens")
-    needed = task.prompt_tokens_estimate + task.max_tokens
-    if needed > limit:
-        text = f"The prompt and max_tokens need about {needed} tokens, and the model's context has {limit}."
-        return _invalid(f"{text} Shorten the prompt, or ask for fewer tokens.", "max_tokens")
-    return None
+    needed = task.context_tokens
+    if needed <= limit:
+        return None
+    if task.text_tokens_max is not None:
+        text = f"The longest text needs about {needed} tokens, and the model's context has {limit}."
+        return _invalid(f"{text} Send it in parts.", "inputs")
+    text = f"The prompt and max_tokens need about {needed} tokens, and the model's context has {limit}."
+    return _invalid(f"{text} Shorten the prompt, or ask for fewer tokens.", "max_tokens")
 
 
 def _deadline(task: Task, situation: Situation) -> Refusal | None:
