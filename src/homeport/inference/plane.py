@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
@@ -50,6 +51,8 @@ SUBMITTED_MAX: Final = 10_000
 """Of one key at another central, in one message."""
 RECOVERY_SECONDS: Final = 60.0
 """How long a task from before a restart waits for its pool to be announced again."""
+CANCEL_SECONDS: Final = 2.0
+"""How long a cancelled task may take to end before its cancel is acknowledged all the same."""
 RECOVERY_LOOK_SECONDS: Final = 1.0
 """How long it waits for a change of the pools before it tries again all the same: its queue may have been full."""
 _LOST: Final = Refusal(TaskCode.WORKER_RESET, "Homeport was restarted while the task ran.", retry_after_ms=1000)
@@ -123,6 +126,8 @@ class TaskPlane:
         self.metrics.model_states = lambda: {} if ports.models is None else ports.models.states()
         self.metrics.gpus = self._gpus
         ports.verified = self.metrics.verified
+        self._recovered = anyio.Event()
+        """What was unfinished at the start is queued again, or has ended."""
         self._changed = anyio.Event()
         self.registry.on_changed(self._notice)
         self.registry.on_doubt(lambda replica: self.start(partial(self._check_at_once, replica)))
@@ -280,6 +285,37 @@ class TaskPlane:
         async with self.store.read() as reader:
             return stored, await reader.artifact(artifact_id)
 
+    async def cancel(self, task_id: str, submitter: Submitter) -> None:
+        """No token follows once this has returned, also when Homeport is killed then. Raises TaskRefused, and
+        TransientError for a task from before a restart that is not known yet."""
+        try:
+            run = self.find(task_id, submitter)
+        except TaskRefused:
+            await self._cancel_stored(task_id, submitter)
+        else:
+            run.cancel("client")
+            with anyio.move_on_after(CANCEL_SECONDS):
+                await run.stream.wait_until_over()
+        with suppress(TransientError):  # then it is written as soon as the database can be
+            await self.journal.settle()
+
+    async def _cancel_stored(self, task_id: str, submitter: Submitter) -> None:
+        """One that waits for its pool since a restart is not begun any more."""
+        stored, _ = await self.find_ended(task_id, submitter)
+        if stored.state is TaskState.ENDED:
+            return
+        with anyio.move_on_after(CANCEL_SECONDS):
+            await self._recovered.wait()
+        if task_id in self._runs:
+            self._runs[task_id].cancel("client")
+        elif task_id in self._stored:
+            self._end_stored(self._stored[task_id], None)
+        else:
+            await self.journal.settle()
+            stored, _ = await self.find_ended(task_id, submitter)
+            if stored.state is not TaskState.ENDED:
+                raise TransientError("Tasks from before the restart are still being read. Try again.")
+
     async def wait_recovered(self, task_id: str) -> TaskRun | None:
         """A task from before a restart, once it is queued again; None where it has ended instead."""
         with anyio.move_on_after(RECOVERY_SECONDS):
@@ -361,6 +397,7 @@ class TaskPlane:
                     for run in list(self._runs.values()):
                         self._start(run)
                     await self._recover()
+                    self._recovered.set()
                     log.narrate(
                         "inference plane started", actor="tasks", action="start-up", target="tasks", human=_TAKEN
                     )
@@ -423,7 +460,7 @@ class TaskPlane:
         if is_known or stored.state is TaskState.ENDED or self._tasks is None:
             return
         if stored.state is TaskState.STARTED:
-            self._end_lost(stored)
+            self._end_stored(stored, _LOST)
             return
         # Known at once, before its pool is back: who sends it again gets its answer, and no second run.
         self._stored[stored.id] = stored
@@ -450,11 +487,11 @@ class TaskPlane:
             kept = json.loads(stored.body)
             task, sites = read_task(kept["request"].encode()), tuple(kept["sites"])
         except (TaskRefused, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            self._end_lost(stored)
+            self._end_stored(stored, _LOST)
             return
         why = _NOT_BACK
         with anyio.move_on_after(RECOVERY_SECONDS):
-            while True:
+            while stored.id in self._stored:  # not cancelled meanwhile
                 changed = self._changed
                 try:
                     ticket = self.scheduler.admit_again(task, caller=stored.caller, sites=sites)
@@ -468,19 +505,23 @@ class TaskPlane:
                 self._runs[stored.id] = TaskRun(ticket)
                 self._start(self._runs[stored.id])
                 return
-        self._end_lost(stored, why)
+        if stored.id in self._stored:
+            self._end_stored(stored, why)
 
-    def _end_lost(self, stored: StoredTask, why: Refusal | None = None) -> None:
+    def _end_stored(self, stored: StoredTask, error: Refusal | None) -> None:
+        """One from before a restart that does not run here; it was cancelled where there is no error."""
         self._forget(stored.id)
-        lost = why or _LOST
-        stream = TaskStream()
-        stream.error(lost.to_data())
+        stream, said = TaskStream(), None if error is None else error.to_data()
+        if said is None:
+            stream.end({"tokens_out": 0, "decode_time_ms": 0, "decode_ms": 0, "canceled": True})
+        else:
+            stream.error(said)
         try:
             job = _job(read_task(json.loads(stored.body)["request"].encode()))
         except (TaskRefused, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             job = {"job_id": stored.id, "session_id": ""}
         artifact = self._transcript(job, stored.caller, stream, {})
-        outcome = {"error": lost.to_data(), "artifact_id": artifact.id}
+        outcome = {"canceled": said is None, "error": said, "artifact_id": artifact.id}
         self.journal.end(replace(stored, state=TaskState.ENDED, body="", outcome=json.dumps(outcome)), artifact)
 
     # --- one run ------------------------------------------------------------------------------------------------

@@ -729,6 +729,19 @@ async def test_what_was_queued_before_a_stop_runs_after_the_start() -> None:
         assert (last["type"], last["data"]["code"], last["data"]["retriable"]) == ("error", "WORKER_RESET", True)
 
 
+async def test_an_acknowledged_cancel_survives_a_kill() -> None:
+    disk = Disk()
+    engines = Engines({"http://r0": FakeEngine(Faults(hangs_before_first=True))})
+    async with running(replica(), engines=engines, disk=disk) as plane:
+        tasks = [(await submit(plane)).task.task_id for _ in range(2)]
+        await eventually(lambda: engines.by_url["http://r0"].running == 1)
+        for task_id in tasks:
+            await plane.cancel(task_id, ME)
+        async with MemoryStore(disk).read() as reader:
+            kept = [await reader.task(each) for each in tasks]
+        assert [each and each.state for each in kept] == [TaskState.ENDED] * 2
+
+
 async def test_a_task_that_was_lost_leaves_how_it_was_asked_for() -> None:
     disk, body = Disk(), body_of(seed=7)
     task = read_task(body)

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 
 from homeport.adapters.git.build import current_build
 from homeport.core.inference.engines.handoff import EngineName, Handoff, HandoffModel
+from homeport.core.inference.records import TaskState
 from homeport.core.inference.task import CTX_CAP, MAX_TOKENS_CAP, Refusal, TaskCode, TaskRefused
 from homeport.errors import InvalidInput
 from homeport.fleet.shared.answers.suggestion import did_you_mean
@@ -223,7 +224,10 @@ async def why_task(plane: TaskPlane, exchange: Exchange) -> None:
                 raise
             await exchange.json(200, {"task_id": task_id, **request})
             return
-        await exchange.answer(200, (stored.outcome or "{}").encode(), "application/json")
+        if stored.state is TaskState.ENDED:
+            await exchange.answer(200, (stored.outcome or "{}").encode(), "application/json")
+        else:
+            await exchange.json(200, {"task_id": task_id, "state": _state(is_over=False)})
         return
     await exchange.json(200, {"task_id": task_id, "state": _state(run.stream.is_over), **plane.explain(run)})
 
