@@ -125,6 +125,7 @@ class TaskPlane:
         self._deadlines = TaskDeadlines(self._waiting_seconds_left, self._expire)
         self.metrics.model_states = lambda: {} if ports.models is None else ports.models.states()
         self.metrics.gpus = self._gpus
+        self.metrics.pools = self._measured_pools
         ports.verified = self.metrics.verified
         self._recovered = anyio.Event()
         """What was unfinished at the start is queued again, or has ended."""
@@ -380,6 +381,12 @@ class TaskPlane:
         for replica, node in replicas.items():
             yield replica, gpus_of_replica(replica.handoff, nodes.get(node, {}))
 
+    def _measured_pools(self) -> Iterator[tuple[str, bool, Sequence[Replica]]]:
+        now = self.clock.monotonic()
+        for pool_id in self.registry.pool_ids():
+            replicas = self.registry.replicas(pool_id)
+            yield pool_id, any(each.takes_tasks(now) for each in replicas), replicas
+
     # --- loops ------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
@@ -418,12 +425,6 @@ class TaskPlane:
                 loaded = (each for each in self.registry.replicas() if each.handoff.loading is Loading.LOADED)
                 for replica in loaded:
                     checks.start_soon(self.registry.check, replica, now)
-            for pool_id in self.registry.pool_ids():
-                replicas = self.registry.replicas(pool_id)
-                is_ready = any(each.takes_tasks(now) for each in replicas)
-                for each in replicas:
-                    self.metrics.cache_used(each)
-                self.metrics.pool(pool_id, is_ready=is_ready, leases=_leases(self.registry, pool_id))
             await close_idle(self.registry.leaving)
             self.scheduler.wake()
             is_watched = self.registry.replicas() or self.registry.leaving
@@ -662,10 +663,6 @@ def _job(task: Task, tokens_in: int = 0, tokens_out: int = 0, decode_ms: int = 0
         "tokens_out": tokens_out,
         "decode_time_ms": decode_ms,
     }
-
-
-def _leases(registry: PoolRegistry, pool_id: str) -> Callable[[], int]:
-    return lambda: sum(each.leases for each in registry.replicas(pool_id))
 
 
 def _replayed(stored: StoredTask, digest: str, submitter: Submitter) -> str:

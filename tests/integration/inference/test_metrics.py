@@ -113,6 +113,26 @@ async def test_the_page_has_every_type_line_before_any_sample_and_the_buckets_af
     assert counted.findall(text) == counted.findall(scraped_again), "a scrape counts nothing"
 
 
+async def test_a_pool_that_is_gone_has_no_samples(empty: tuple[CentralApp, Client], llama: str) -> None:
+    """One that never is ready again would be reported as broken for ever."""
+    from tests.integration.inference.conftest import bind, handoff
+
+    central, client = empty
+    await bind(client, central, handoff(llama), handoff(llama, pool_id="other"))
+    names = ("pool_ready", "active_leases", "queue_depth", "kv_cache_usage_ratio")
+
+    async def shown(pool_id: str) -> set[str]:
+        text = str((await client.get("/metrics")).body)
+        assert "_created" not in text
+        return {name for name in names if re.search(f'^{name}{{.*pool_id="{pool_id}"', text, re.MULTILINE)}
+
+    assert await shown("default") == await shown("other") == {*names}
+    pools = central.parts.inference.pools
+    assert pools is not None
+    pools.unbind("other", "r0")
+    assert (await shown("default"), await shown("other")) == ({*names}, set())
+
+
 async def test_a_model_of_the_catalog_has_its_state_and_its_checks_are_counted(
     empty: tuple[CentralApp, Client], tmp_path: Any
 ) -> None:
