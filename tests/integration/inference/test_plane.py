@@ -29,7 +29,7 @@ from homeport.inference.tasks.bodies import PurgeBody, read_task
 from homeport.inference.tasks.narration import Narrator, identity_of
 from homeport.inference.tasks.running import TaskRun
 from homeport.ports import InferencePorts, OpenStream, Store
-from homeport.ports.engine import Finished, Generation, TokenTexts
+from homeport.ports.engine import Finished, Generation, Props, TokenTexts
 from tests.simulation.store import Disk, MemoryStore
 from tests.support.waiting import eventually
 
@@ -503,6 +503,47 @@ async def test_with_drop_lru_the_oldest_batch_task_is_told() -> None:
         await submit(plane)
         last = (await said(oldest))[-1]
         assert (last[0], last[1]["code"], last[1]["policy_label"]) == ("error", "QUEUE_FULL_DROP_LRU", "drop-lru")
+
+
+@dataclass
+class SwappingEngine(FakeEngine):
+    """Has one of its models in memory, and loads another when it is asked for that."""
+
+    loaded: str = "m"
+    served: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__(Faults(token_seconds=0.01))
+
+    async def props(self) -> Props:
+        return replace(await super().props(), models=("m", "n"), loaded=(self.loaded,))
+
+    async def generate(self, request: Generation) -> AsyncIterator[TokenTexts | Finished]:
+        self.served.append(request.model)
+        self.loaded = request.model
+        async for event in super().generate(request):
+            yield event
+
+
+async def test_an_engine_that_loads_models_one_by_one_changes_them_as_rarely_as_the_wait_allows() -> None:
+    engine = SwappingEngine()
+    engines: dict[str, FakeEngine] = {"http://r0": engine}
+    async with running(replica(), engines=Engines(engines)) as plane:
+        await eventually(lambda: plane.registry.models().keys() == {"m", "n"})
+        runs = [await submit(plane, model_ref=model) for model in "mnmnmn"]
+        for run in runs:
+            assert (await said(run))[-1][0] == "end"
+    assert engine.served == [*"mmmnnn"]
+
+
+async def test_of_two_such_engines_the_one_that_has_the_model_is_asked() -> None:
+    engines: dict[str, FakeEngine] = {"http://a": SwappingEngine(), "http://b": SwappingEngine(loaded="n")}
+    async with running(replica("a"), replica("b"), engines=Engines(engines)) as plane:
+        await eventually(lambda: all(len(found) == 2 for found in plane.registry.models().values()))
+        for model, where in (("n", "b"), ("m", "a"), ("n", "b")):
+            run = await submit(plane, model_ref=model)
+            assert (await said(run))[-1][0] == "end"
+            assert run.replica_key == ("default", where)
 
 
 async def test_a_drained_pool_hands_its_waiting_tasks_to_another() -> None:

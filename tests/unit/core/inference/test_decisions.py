@@ -194,6 +194,22 @@ def test_the_start_is_predicted_from_measured_rates() -> None:
     assert predicted_start_ms(3, slots_total=2, slots_free=0, seconds_per_task=2.0) == 4000
 
 
+def test_what_is_preferred_comes_first_within_its_priority_until_another_has_waited_too_long() -> None:
+    queue: PoolQueue[str] = PoolQueue(10, wait_seconds_max=5.0)
+    for name, priority in (("b1", "interactive"), ("a1", "interactive"), ("a2", "batch"), ("b2", "batch")):
+        queue.offer(entry(name, priority=Priority(priority)))
+    queue.offer(entry("a3", since=9.0))
+
+    def take(now: float) -> str:
+        taken = queue.take(lambda _: True, now, lambda name: name.startswith("a"))
+        assert taken is not None
+        return taken.id
+
+    assert [take(1.0), take(6.0)] == ["a1", "b1"], "b1 has waited for more than five seconds"
+    queue.cancel("a2")
+    assert [take(1.0), take(1.0)] == ["a3", "b2"]
+
+
 # --- admission ----------------------------------------------------------------------------------------------------
 
 
