@@ -21,6 +21,7 @@ from homeport.core.inference.sessions import Budgets, Session
 from homeport.core.inference.settings import InferenceSettings
 from homeport.core.inference.task import Refusal, Task, TaskCode, TaskRefused
 from homeport.errors import InvalidInput, TransientError
+from homeport.inference.key_usage import KeyUsage
 from homeport.inference.metrics import InferenceMetrics
 from homeport.inference.pools.drains import PoolDrains
 from homeport.inference.pools.operations import drains_changed
@@ -102,6 +103,7 @@ class TaskPlane:
         self.clock = clock
         self.ports = ports
         self.metrics = InferenceMetrics()
+        self.key_usage = KeyUsage()
         self.registry = PoolRegistry(connect, site_of, clock.monotonic)
         self.scheduler = Scheduler(self.registry, ports, self.settings, self.metrics, clock.monotonic)
         self.drains = PoolDrains(store, partial(drains_changed, self))
@@ -370,6 +372,11 @@ class TaskPlane:
             if ticket.is_in(pool_id):
                 end(refusal)
 
+    def used(self, ticket: Ticket, *, tokens_in: int, tokens_out: int) -> None:
+        """By a task or request that has ended, on the account of its key."""
+        self.journal.used(ticket.caller, ticket.task.model_ref, tokens_in=tokens_in, tokens_out=tokens_out)
+        self.key_usage.used(ticket.caller, tokens_in=tokens_in, tokens_out=tokens_out)
+
     def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Runs it beside the requests, as long as the role lives."""
         if self._tasks is not None:
@@ -586,7 +593,7 @@ class TaskPlane:
             **self.explain(run),
         }
         self.journal.end(replace(stored, state=TaskState.ENDED, body="", outcome=json.dumps(outcome)), artifact)
-        self.journal.used(ticket.caller, task.model_ref, tokens_in=run.tokens_in, tokens_out=run.tokens_out)
+        self.used(ticket, tokens_in=run.tokens_in, tokens_out=run.tokens_out)
         self._ended[task.task_id] = run
         while len(self._ended) > ENDED_KEPT:
             self._ended.popitem(last=False)
