@@ -62,6 +62,11 @@ _NOT_BACK: Final = Refusal(
     "Homeport was restarted while the task waited, and no pool took it in time. Send it again with a new id.",
     retry_after_ms=1000,
 )
+_OVERDUE: Final = Refusal(
+    TaskCode.WORKER_RESET,
+    "Homeport was restarted while the task waited, and its deadline passed. Send it again with a new id.",
+    retry_after_ms=1000,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -500,12 +505,16 @@ class TaskPlane:
         why = _NOT_BACK
         with anyio.move_on_after(RECOVERY_SECONDS):
             while stored.id in self._stored:  # not cancelled meanwhile
-                changed = self._changed
+                changed, left = self._changed, self._in_time(task, stored)
+                if left is None:
+                    why = _OVERDUE
+                    break
                 try:
-                    ticket = self.scheduler.admit_again(task, caller=stored.caller, sites=sites)
+                    ticket = self.scheduler.admit_again(left, caller=stored.caller, sites=sites)
                 except TaskRefused as refused:
                     if not refused.refusal.is_retriable:
-                        why = refused.refusal
+                        is_late = refused.refusal.code is TaskCode.DEADLINE_UNMET
+                        why = _OVERDUE if is_late else refused.refusal
                         break
                     with anyio.move_on_after(RECOVERY_LOOK_SECONDS):
                         await changed.wait()
@@ -515,6 +524,11 @@ class TaskPlane:
                 return
         if stored.id in self._stored:
             self._end_stored(stored, why)
+
+    def _in_time(self, task: Task, stored: StoredTask) -> Task | None:
+        """With what is left of its deadline, which began when it was admitted; None where that has passed."""
+        waited_ms = max(0, int((self.clock.now() - stored.at).total_seconds() * 1000))
+        return replace(task, deadline_ms=task.deadline_ms - waited_ms) if waited_ms < task.deadline_ms else None
 
     def _end_stored(self, stored: StoredTask, error: Refusal | None) -> None:
         """One from before a restart that does not run here; it was cancelled where there is no error."""

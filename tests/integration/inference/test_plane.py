@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -768,6 +769,29 @@ async def test_what_was_queued_before_a_stop_runs_after_the_start() -> None:
         assert artifact is not None
         last = artifact.document["content"]["events"][-1]
         assert (last["type"], last["data"]["code"], last["data"]["retriable"]) == ("error", "WORKER_RESET", True)
+
+
+async def test_the_deadline_of_a_task_goes_on_while_homeport_is_away() -> None:
+    disk, now = Disk(), SystemClock().now()
+
+    def queued(seconds: int) -> StoredTask:
+        body = body_of(deadline_ms=60_000)
+        kept = json.dumps({"sites": [], "request": body.decode()})
+        at, task_id = now - timedelta(seconds=seconds), read_task(body).task_id
+        return StoredTask(id=task_id, caller="me", digest="", state=TaskState.QUEUED, body=kept, answer="{}", at=at)
+
+    late, early = queued(61), queued(30)
+    await MemoryStore(disk).write(lambda transaction: transaction.add_tasks([late, early]))
+    async with running(replica(), disk=disk) as plane:
+        await eventually(lambda: _is_known(plane, early.id))
+        run = plane.find(early.id, ME)
+        assert 25_000 < run.task.deadline_ms <= 30_000
+        assert (await said(run))[-1][0] == "end"
+        await plane.journal.settle()
+        stored, _ = await plane.find_ended(late.id, ME)
+        error = json.loads(stored.outcome)["error"]
+        assert (error["code"], error["retriable"]) == ("WORKER_RESET", True)
+        assert "its deadline passed" in error["message"]
 
 
 async def test_an_acknowledged_cancel_survives_a_kill() -> None:
