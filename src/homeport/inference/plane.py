@@ -336,13 +336,24 @@ class TaskPlane:
         return None
 
     def explain(self, run: TaskRun) -> dict[str, Any]:
-        """Why it ran where it ran, for `homeport why`."""
-        decision = run.ticket.decision
+        """Why it ran where it ran and how it ended, or what it waits for: for `homeport why`."""
+        if run.stream.is_over:
+            return self._outcome(run)
+        found = _placement_of(run)
+        if run.ticket.is_waiting:
+            position = self.scheduler.position(run.ticket)
+            found |= {"queue_position": position, "waits_for": self.scheduler.waits_for(run.ticket)}
+        return found
+
+    def _outcome(self, run: TaskRun) -> dict[str, Any]:
         return {
-            "placement": "" if decision is None else decision.sentence,
-            "queue_position": run.ticket.position,
-            "predicted_start_ms": run.ticket.predicted_start_ms,
-            "retried": run.retried,
+            "model": run.task.model_ref,
+            "tokens_in": run.tokens_in,
+            "tokens_out": run.tokens_out,
+            "canceled": bool(run.cancel_reason),
+            "error": None if run.error is None else run.error.to_data(),
+            "artifact_id": run.artifact_id,
+            **_placement_of(run),
         }
 
     def find_request(self, task_id: str, submitter: Submitter) -> dict[str, Any] | None:
@@ -597,16 +608,8 @@ class TaskPlane:
             counts = (run.tokens_in, run.tokens_out, run.decode_ms)
             artifact = self._transcript(_job(task, *counts), ticket.caller, run.stream, metadata)
             run.artifact_id = artifact.id
-        outcome = {
-            "model": task.model_ref,
-            "tokens_in": run.tokens_in,
-            "tokens_out": run.tokens_out,
-            "canceled": bool(run.cancel_reason),
-            "error": None if run.error is None else run.error.to_data(),
-            "artifact_id": run.artifact_id,
-            **self.explain(run),
-        }
-        self.journal.end(replace(stored, state=TaskState.ENDED, body="", outcome=json.dumps(outcome)), artifact)
+        outcome = json.dumps(self._outcome(run))
+        self.journal.end(replace(stored, state=TaskState.ENDED, body="", outcome=outcome), artifact)
         self.used(ticket, tokens_in=run.tokens_in, tokens_out=run.tokens_out)
         self._ended[task.task_id] = run
         while len(self._ended) > ENDED_KEPT:
@@ -654,6 +657,16 @@ def admission_answer(ticket: Ticket) -> str:
         f'"sse": "/v2/tasks/{task_id}/events", "sse_verbose": "/v2/tasks/{task_id}/events?verbose=true"}}, '
         f'"preparation": {{"steps": {steps}}}}}'
     )
+
+
+def _placement_of(run: TaskRun) -> dict[str, Any]:
+    decision = run.ticket.decision
+    return {
+        "placement": "" if decision is None else decision.sentence,
+        "queue_position": run.ticket.position,
+        "predicted_start_ms": run.ticket.predicted_start_ms,
+        "retried": run.retried,
+    }
 
 
 def _kept(sites: tuple[str, ...], body: bytes, owner: str) -> str:

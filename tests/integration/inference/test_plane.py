@@ -755,6 +755,35 @@ async def test_a_reload_under_load_fails_no_task_and_a_bad_one_changes_nothing()
         assert count == 2
 
 
+async def test_why_says_what_a_task_waits_for_and_how_it_ended() -> None:
+    engines = Engines({"http://r0": FakeEngine(Faults(hangs_before_first=True))})
+    async with running(replica(), engines=engines, settings=InferenceSettings(idle_seconds=0.2)) as plane:
+        first, second, third = [await submit(plane) for _ in range(3)]
+        assert "waits_for" not in plane.explain(first)
+        assert plane.explain(third)["waits_for"] == "All slots of pool default are in use, 1 of 1."
+        assert plane.explain(third)["queue_position"] == 1
+        second.cancel("client")
+        await eventually(lambda: plane.explain(third).get("queue_position") == 0)
+        assert plane.explain(second)["canceled"] is True
+        assert (await said(first))[-1][0] == "error"
+        assert plane.explain(first)["error"]["code"] == "DECODE_TIMEOUT"
+        await drain_pool(plane, "default", deadline_ms=0)
+        assert (await said(third))[-1][0] in {"end", "error"}
+
+
+async def test_why_names_what_is_wrong_with_the_pool_and_the_limit_of_the_key() -> None:
+    fake = FakeEngine(Faults(hangs_before_first=True))
+    settings = InferenceSettings(key_running_max=1, health_seconds=0.05)
+    pool = (replica("a", slots_total=2),)
+    async with running(*pool, engines=Engines({"http://a": fake}), settings=settings) as plane:
+        await submit(plane)
+        waiting = await submit(plane)
+        assert plane.explain(waiting)["waits_for"] == "Its key runs as many tasks as it may at once: 1."
+        fake.faults.is_down = True
+        words = "No replica of pool default takes tasks: down."
+        await eventually(lambda: plane.explain(waiting)["waits_for"] == words)
+
+
 async def test_what_was_queued_before_a_stop_runs_after_the_start() -> None:
     disk = Disk()
     engines = Engines({"http://r0": FakeEngine(Faults(hangs_before_first=True))})

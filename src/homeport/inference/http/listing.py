@@ -44,7 +44,7 @@ async def show_queue(plane: TaskPlane, exchange: Exchange) -> None:
                 "from": names.get(ticket.caller, ticket.caller),
                 "model": task.model_ref,
                 "waits_ms": int((now - ticket.since) * 1000),
-                "why": "" if ticket.decision is None else ticket.decision.sentence,
+                "why": plane.scheduler.waits_for(ticket),
             }
         )
     placed = [

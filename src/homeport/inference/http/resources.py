@@ -1,6 +1,7 @@
 """`/v2` beside tasks: sessions, pools, artifacts, workers, capabilities, usage."""
 
 import hashlib
+import json
 from datetime import timedelta
 from importlib.metadata import version
 from typing import Any, Final
@@ -37,6 +38,7 @@ _PURGE: Final = TypeAdapter(PurgeBody)
 _REGISTER: Final = TypeAdapter(RegisterBody)
 _ARTIFACT: Final = TypeAdapter(ArtifactBody)
 USAGE_DAYS_MAX: Final = 366
+_SINCE_RESTART: Final = "Its pool was not announced again since the restart."
 
 
 # --- sessions -----------------------------------------------------------------------------------------------------
@@ -224,10 +226,9 @@ async def why_task(plane: TaskPlane, exchange: Exchange) -> None:
                 raise
             await exchange.json(200, {"task_id": task_id, **request})
             return
-        if stored.state is TaskState.ENDED:
-            await exchange.answer(200, (stored.outcome or "{}").encode(), "application/json")
-        else:
-            await exchange.json(200, {"task_id": task_id, "state": _state(is_over=False)})
+        is_over = stored.state is TaskState.ENDED
+        known = json.loads(stored.outcome or "{}") if is_over else {"waits_for": _SINCE_RESTART}
+        await exchange.json(200, {"task_id": task_id, "state": _state(is_over), **known})
         return
     await exchange.json(200, {"task_id": task_id, "state": _state(run.stream.is_over), **plane.explain(run)})
 

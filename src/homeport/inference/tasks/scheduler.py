@@ -400,6 +400,26 @@ class Scheduler:
         """By pool, in the order of arrival."""
         return [entry.content for pool_id in sorted(self._queues) for entry in self._queues[pool_id]]
 
+    def position(self, ticket: Ticket) -> int:
+        """How many tasks of its pool and priority came before it and still wait."""
+        queue = self._queues.get(ticket.pool_id)
+        return 0 if queue is None else queue.position(ticket.task.task_id) or 0
+
+    def waits_for(self, ticket: Ticket) -> str:
+        """Why a task has no slot yet, for people: `homeport why TASK`."""
+        pool_id, now = ticket.pool_id, self._monotonic()
+        if pool_id in self.reloading:
+            return f"Pool {pool_id} is being reloaded."
+        replicas, most = self.registry.replicas(pool_id), self._settings.key_running_max
+        ready = [each for each in replicas if each.takes_tasks(now)]
+        if not ready:
+            why = next((f": {each.last_error}" for each in replicas if each.last_error), "")
+            return f"No replica of pool {pool_id} takes tasks{why}."
+        if most and self._running_of(ticket.caller) >= most:
+            return f"Its key runs as many tasks as it may at once: {most}."
+        slots = sum(each.slots_total for each in ready)
+        return f"All slots of pool {pool_id} are in use, {slots} of {slots}."
+
     def depth(self, pool_id: str) -> int:
         queue = self._queues.get(pool_id)
         return 0 if queue is None else len(queue)
