@@ -79,6 +79,10 @@ class Submitter:
     sees_all: bool = False
     """An administrator or operator of every site may look at and cancel what others submitted."""
 
+    def may_see(self, key: str) -> bool:
+        """What this key has submitted."""
+        return self.sees_all or key == self.key
+
 
 class _Submission(NamedTuple):
     """A task that has its place, and is not durable yet."""
@@ -274,14 +278,14 @@ class TaskPlane:
     def find(self, task_id: str, submitter: Submitter) -> TaskRun:
         """Raises TaskRefused NOT_FOUND, for another's task too."""
         run = self._runs.get(task_id) or self._ended.get(task_id)
-        if run is None or not (submitter.sees_all or run.ticket.caller == submitter.key):
+        if run is None or not submitter.may_see(run.ticket.caller):
             raise TaskRefused(Refusal(TaskCode.NOT_FOUND, f'There is no task "{task_id[:64]}".'))
         return run
 
     async def find_ended(self, task_id: str, submitter: Submitter) -> tuple[StoredTask, StoredArtifact | None]:
         """A task that only the database remembers."""
         stored = await self._find_stored(task_id)
-        if stored is None or not (submitter.sees_all or stored.caller == submitter.key):
+        if stored is None or not submitter.may_see(stored.caller):
             raise TaskRefused(Refusal(TaskCode.NOT_FOUND, f'There is no task "{task_id[:64]}".'))
         ownership = self._ownership
         if ownership is not None and stored.state is not TaskState.ENDED and owner_of(stored) != ownership.id:
@@ -357,9 +361,14 @@ class TaskPlane:
         }
 
     def find_request(self, task_id: str, submitter: Submitter) -> dict[str, Any] | None:
-        """Why a request of `/v1` ran where it ran: no task of `/v2` has its id, and only the last ones are known."""
+        """Why a request of `/v1` waits, or ran where it ran: no task of `/v2` has its id, and only the last ones are
+        known."""
+        for ticket in self.requests:
+            if ticket.task.task_id == task_id and ticket.is_waiting and submitter.may_see(ticket.caller):
+                place = {"queue_position": self.scheduler.position(ticket)}
+                return {"state": "active", **place, "waits_for": self.scheduler.waits_for(ticket)}
         for each in reversed(self.scheduler.placements):
-            if each.task_id == task_id and (submitter.sees_all or each.caller == submitter.key):
+            if each.task_id == task_id and submitter.may_see(each.caller):
                 state = "active" if each.is_running else "ended"
                 return {"state": state, "placement": each.sentence, "waited_ms": each.waited_ms}
         return None

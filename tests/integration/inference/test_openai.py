@@ -256,6 +256,9 @@ async def test_the_queue_says_who_waits_and_what_was_placed_where_and_why(empty:
                 found = (await client.get("/v2/queue")).body
                 (waits,) = found["waiting"]
                 assert (waits["position"], waits["priority"], waits["from"]) == (1, "interactive", "local")
+                why = (await client.get(f"/v2/tasks/{waits['task_id']}/why")).body
+                assert (why["state"], why["queue_position"]) == ("active", 0)
+                assert why["waits_for"] == waits["why"] == "All slots of pool default are in use, 1 of 1."
                 (placed,) = found["placed"]
                 assert placed["why"].startswith(f"placed on {placed['pool_id']}/{placed['replica_id']}")
 

@@ -208,7 +208,7 @@ async def usage(plane: TaskPlane, exchange: Exchange) -> None:
             "tokens_out": each.tokens_out,
         }
         for site, each in found
-        if submitter.sees_all or each.caller == submitter.key
+        if submitter.may_see(each.caller)
     ]
     await exchange.json(200, {"since": since, "usage": rows})
 
