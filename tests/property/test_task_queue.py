@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homeport.core.inference.queue import FullPolicy, PoolQueue, QueueEntry
+from homeport.core.inference.queue import LOOK_AHEAD_MAX, FullPolicy, PoolQueue, QueueEntry
 from homeport.core.inference.task import Priority
 
 STEPS = st.lists(
@@ -12,9 +12,14 @@ STEPS = st.lists(
 )
 
 
-@given(steps=STEPS, capacity=st.integers(1, 8), policy=st.sampled_from(FullPolicy))
+@given(
+    steps=STEPS,
+    capacity=st.integers(1, 8),
+    policy=st.sampled_from(FullPolicy),
+    preferred=st.sets(st.integers(0, 120)),
+)
 def test_everything_offered_is_waiting_taken_cancelled_or_dropped_once(
-    steps: list[tuple[str, int, Priority]], capacity: int, policy: FullPolicy
+    steps: list[tuple[str, int, Priority]], capacity: int, policy: FullPolicy, preferred: set[int]
 ) -> None:
     queue: PoolQueue[str] = PoolQueue(capacity, policy)
     waiting: list[str] = []
@@ -32,7 +37,7 @@ def test_everything_offered_is_waiting_taken_cancelled_or_dropped_once(
             assert not queue.cancel(victim)
             waiting.remove(victim)
         elif what == "take":
-            taken = queue.take(lambda _: True, float(now))
+            taken = queue.take(lambda _: True, float(now), lambda name: int(name[1:]) in preferred)
             assert (taken is None) == (not waiting)
             if taken is not None:
                 waiting.remove(taken.id)
@@ -49,6 +54,29 @@ def test_no_key_waits_for_more_than_one_task_of_each_other_key(counts: list[int]
             queue.offer(QueueEntry(f"{key}-{index}", str(key), Priority.BATCH, 0.0, ""))
     first = [queue.take(lambda _: True, 0.0) for _ in counts]
     assert sorted(entry.key for entry in first if entry is not None) == sorted(map(str, range(len(counts))))
+
+
+@given(
+    offers=st.lists(st.tuples(st.integers(0, 2), st.sampled_from(Priority), st.booleans()), max_size=60),
+    moments=st.lists(st.floats(0, 20), min_size=60, max_size=60),
+)
+def test_preferred_tasks_pass_others_of_their_priority_only_and_nobody_beyond_the_limit(
+    offers: list[tuple[int, Priority, bool]], moments: list[float]
+) -> None:
+    queue: PoolQueue[bool] = PoolQueue(1000, wait_seconds_max=10.0)
+    for index, (key, priority, is_preferred) in enumerate(offers):
+        queue.offer(QueueEntry(f"t{index}", str(key), priority, 0.0, is_preferred))
+    for now in sorted(moments)[: len(offers)]:
+        waiting = list(queue)
+        taken = queue.take(lambda _: True, now, lambda is_preferred: is_preferred)
+        assert taken is not None
+        if now > 10.0:
+            assert taken is waiting[0]
+            continue
+        first = min(waiting, key=lambda each: each.priority is Priority.BATCH).priority
+        assert taken.priority is first
+        heads = [each for each in waiting if each.priority is first][:LOOK_AHEAD_MAX]
+        assert taken.content or not any(each.content for each in heads)
 
 
 @given(offers=st.lists(st.tuples(st.integers(0, 2), st.sampled_from(Priority)), max_size=60))

@@ -257,7 +257,8 @@ def ollama() -> web.Application:
 
     app = web.Application()
     app.router.add_get("/api/version", _fixed({"version": "0.6.0"}))
-    app.router.add_get("/api/tags", _fixed({"models": [{"name": "m"}]}))
+    app.router.add_get("/api/tags", _fixed({"models": [{"name": "m"}, {"name": "other:latest"}]}))
+    app.router.add_get("/api/ps", _fixed({"models": [{"name": "m", "model": "m", "size_vram": 5137025024}]}))
     app.router.add_post("/api/generate", _streamed("application/x-ndjson", stream))
     app.router.add_post("/api/embed", _fixed({"embeddings": [[1.0, 2.0]]}))
     return app

@@ -42,7 +42,7 @@ def _central(platform: CentralPlatform) -> CentralPart:
         before_serving=(plane.drains.load,),
         from_sites={TOPIC: SiteUsage(platform.store).take},
         loops=tuple(loops),
-        metrics=(plane.metrics,),
+        metrics=(plane.metrics, plane.key_usage),
     )
 
 
@@ -56,7 +56,7 @@ def _site(platform: SitePlatform) -> SitePart:
         routes=(inference_routes(plane),),
         services=(late_service("homeport.inference.orchion", "orchion_llm", plane),),
         open_services=(late_service("homeport.inference.orchion", "open_orchion_llm", plane),),
-        metrics=(plane.metrics,),
+        metrics=(plane.metrics, plane.key_usage),
         before_serving=(plane.drains.load,),
         loops=loops,
     )

@@ -1,7 +1,7 @@
 """The contract's series, with its names, labels and buckets. Label values from outside are bounded: beyond the budget
 of a label they are counted as `other`."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
@@ -70,6 +70,8 @@ class InferenceMetrics(Collector):
         self.queues: Callable[[], Iterable[tuple[str, PoolQueue[Ticket] | None, Replica | None]]] | None = None
         """The queues by pool, with any of the pool's replicas: its engine and version are those of the pool. Asked at
         each scrape."""
+        self.pools: Callable[[], Iterable[tuple[str, bool, Sequence[Replica]]]] | None = None
+        """The pools that there are, whether each accepts tasks, and its replicas. Asked at each scrape."""
         self._children: dict[tuple[str, ...], Counter] = {}
         self._series: dict[tuple[Labels, Priority], _Series] = {}
 
@@ -124,6 +126,7 @@ class InferenceMetrics(Collector):
                 self.model_state.labels(self._bounds["model_id"](model_id), each.value).set(each is state)
         self._collect_gpus()
         self._collect_queues()
+        self._collect_pools()
         return self.registry.collect()
 
     def _collect_gpus(self) -> None:
@@ -146,12 +149,20 @@ class InferenceMetrics(Collector):
                 depth = 0 if queue is None else queue.depth(priority)
                 self._depth.labels(engine, version, name, priority.value).set(depth)
 
+    def _collect_pools(self) -> None:
+        """A pool or replica that is gone has no sample: it would look like one that is not ready."""
+        for gauge in (self._ready, self._leases, self.kv_cache):
+            gauge.clear()
+        for pool_id, is_ready, replicas in self.pools() if self.pools is not None else ():
+            name = self._bounds["pool_id"](pool_id)
+            self._ready.labels(name).set(is_ready)
+            self._leases.labels(name).set(sum(each.leases for each in replicas))
+            for each in replicas:
+                if each.props.kv_usage_ratio is not None:
+                    self.kv_cache.labels(*self.bounded(each.labels)).set(each.props.kv_usage_ratio)
+
     def verified(self, result: str, reason: str) -> None:
         self._count(self.catalog_verifications, result, reason, "")
-
-    def cache_used(self, replica: "Replica") -> None:
-        if replica.props.kv_usage_ratio is not None:
-            self.kv_cache.labels(*self.bounded(replica.labels)).set(replica.props.kv_usage_ratio)
 
     # --- events -------------------------------------------------------------------------------------------------
 
@@ -179,12 +190,6 @@ class InferenceMetrics(Collector):
         pinned, fallback = _TRUTH[decision.pinned], _TRUTH[decision.fallback]
         self._count(self._placements, outcome, pinned, fallback)
         self._considered.set(decision.considered)
-
-    def pool(self, pool_id: str, *, is_ready: bool, leases: Callable[[], int]) -> None:
-        """`leases` is asked at each scrape."""
-        name = self._bounds["pool_id"](pool_id)
-        self._ready.labels(name).set(is_ready)
-        self._leases.labels(name).set_function(leases)
 
     def drained(self, pool_id: str, reason: str) -> None:
         self._count(self._drains, self._bounds["pool_id"](pool_id), reason)

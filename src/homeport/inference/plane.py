@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
@@ -20,6 +21,7 @@ from homeport.core.inference.sessions import Budgets, Session
 from homeport.core.inference.settings import InferenceSettings
 from homeport.core.inference.task import Refusal, Task, TaskCode, TaskRefused
 from homeport.errors import InvalidInput, TransientError
+from homeport.inference.key_usage import KeyUsage
 from homeport.inference.metrics import InferenceMetrics
 from homeport.inference.pools.drains import PoolDrains
 from homeport.inference.pools.operations import drains_changed
@@ -50,12 +52,19 @@ SUBMITTED_MAX: Final = 10_000
 """Of one key at another central, in one message."""
 RECOVERY_SECONDS: Final = 60.0
 """How long a task from before a restart waits for its pool to be announced again."""
+CANCEL_SECONDS: Final = 2.0
+"""How long a cancelled task may take to end before its cancel is acknowledged all the same."""
 RECOVERY_LOOK_SECONDS: Final = 1.0
 """How long it waits for a change of the pools before it tries again all the same: its queue may have been full."""
 _LOST: Final = Refusal(TaskCode.WORKER_RESET, "Homeport was restarted while the task ran.", retry_after_ms=1000)
 _NOT_BACK: Final = Refusal(
     TaskCode.WORKER_RESET,
     "Homeport was restarted while the task waited, and no pool took it in time. Send it again with a new id.",
+    retry_after_ms=1000,
+)
+_OVERDUE: Final = Refusal(
+    TaskCode.WORKER_RESET,
+    "Homeport was restarted while the task waited, and its deadline passed. Send it again with a new id.",
     retry_after_ms=1000,
 )
 
@@ -69,6 +78,10 @@ class Submitter:
     sites: tuple[str, ...] = ()
     sees_all: bool = False
     """An administrator or operator of every site may look at and cancel what others submitted."""
+
+    def may_see(self, key: str) -> bool:
+        """What this key has submitted."""
+        return self.sees_all or key == self.key
 
 
 class _Submission(NamedTuple):
@@ -99,6 +112,7 @@ class TaskPlane:
         self.clock = clock
         self.ports = ports
         self.metrics = InferenceMetrics()
+        self.key_usage = KeyUsage()
         self.registry = PoolRegistry(connect, site_of, clock.monotonic)
         self.scheduler = Scheduler(self.registry, ports, self.settings, self.metrics, clock.monotonic)
         self.drains = PoolDrains(store, partial(drains_changed, self))
@@ -122,7 +136,10 @@ class TaskPlane:
         self._deadlines = TaskDeadlines(self._waiting_seconds_left, self._expire)
         self.metrics.model_states = lambda: {} if ports.models is None else ports.models.states()
         self.metrics.gpus = self._gpus
+        self.metrics.pools = self._measured_pools
         ports.verified = self.metrics.verified
+        self._recovered = anyio.Event()
+        """What was unfinished at the start is queued again, or has ended."""
         self._changed = anyio.Event()
         self.registry.on_changed(self._notice)
         self.registry.on_doubt(lambda replica: self.start(partial(self._check_at_once, replica)))
@@ -261,14 +278,14 @@ class TaskPlane:
     def find(self, task_id: str, submitter: Submitter) -> TaskRun:
         """Raises TaskRefused NOT_FOUND, for another's task too."""
         run = self._runs.get(task_id) or self._ended.get(task_id)
-        if run is None or not (submitter.sees_all or run.ticket.caller == submitter.key):
+        if run is None or not submitter.may_see(run.ticket.caller):
             raise TaskRefused(Refusal(TaskCode.NOT_FOUND, f'There is no task "{task_id[:64]}".'))
         return run
 
     async def find_ended(self, task_id: str, submitter: Submitter) -> tuple[StoredTask, StoredArtifact | None]:
         """A task that only the database remembers."""
         stored = await self._find_stored(task_id)
-        if stored is None or not (submitter.sees_all or stored.caller == submitter.key):
+        if stored is None or not submitter.may_see(stored.caller):
             raise TaskRefused(Refusal(TaskCode.NOT_FOUND, f'There is no task "{task_id[:64]}".'))
         ownership = self._ownership
         if ownership is not None and stored.state is not TaskState.ENDED and owner_of(stored) != ownership.id:
@@ -279,6 +296,37 @@ class TaskPlane:
             return stored, None
         async with self.store.read() as reader:
             return stored, await reader.artifact(artifact_id)
+
+    async def cancel(self, task_id: str, submitter: Submitter) -> None:
+        """No token follows once this has returned, also when Homeport is killed then. Raises TaskRefused, and
+        TransientError for a task from before a restart that is not known yet."""
+        try:
+            run = self.find(task_id, submitter)
+        except TaskRefused:
+            await self._cancel_stored(task_id, submitter)
+        else:
+            run.cancel("client")
+            with anyio.move_on_after(CANCEL_SECONDS):
+                await run.stream.wait_until_over()
+        with suppress(TransientError):  # then it is written as soon as the database can be
+            await self.journal.settle()
+
+    async def _cancel_stored(self, task_id: str, submitter: Submitter) -> None:
+        """One that waits for its pool since a restart is not begun any more."""
+        stored, _ = await self.find_ended(task_id, submitter)
+        if stored.state is TaskState.ENDED:
+            return
+        with anyio.move_on_after(CANCEL_SECONDS):
+            await self._recovered.wait()
+        if task_id in self._runs:
+            self._runs[task_id].cancel("client")
+        elif task_id in self._stored:
+            self._end_stored(self._stored[task_id], None)
+        else:
+            await self.journal.settle()
+            stored, _ = await self.find_ended(task_id, submitter)
+            if stored.state is not TaskState.ENDED:
+                raise TransientError("Tasks from before the restart are still being read. Try again.")
 
     async def wait_recovered(self, task_id: str) -> TaskRun | None:
         """A task from before a restart, once it is queued again; None where it has ended instead."""
@@ -292,19 +340,35 @@ class TaskPlane:
         return None
 
     def explain(self, run: TaskRun) -> dict[str, Any]:
-        """Why it ran where it ran, for `homeport why`."""
-        decision = run.ticket.decision
+        """Why it ran where it ran and how it ended, or what it waits for: for `homeport why`."""
+        if run.stream.is_over:
+            return self._outcome(run)
+        found = _placement_of(run)
+        if run.ticket.is_waiting:
+            position = self.scheduler.position(run.ticket)
+            found |= {"queue_position": position, "waits_for": self.scheduler.waits_for(run.ticket)}
+        return found
+
+    def _outcome(self, run: TaskRun) -> dict[str, Any]:
         return {
-            "placement": "" if decision is None else decision.sentence,
-            "queue_position": run.ticket.position,
-            "predicted_start_ms": run.ticket.predicted_start_ms,
-            "retried": run.retried,
+            "model": run.task.model_ref,
+            "tokens_in": run.tokens_in,
+            "tokens_out": run.tokens_out,
+            "canceled": bool(run.cancel_reason),
+            "error": None if run.error is None else run.error.to_data(),
+            "artifact_id": run.artifact_id,
+            **_placement_of(run),
         }
 
     def find_request(self, task_id: str, submitter: Submitter) -> dict[str, Any] | None:
-        """Why a request of `/v1` ran where it ran: no task of `/v2` has its id, and only the last ones are known."""
+        """Why a request of `/v1` waits, or ran where it ran: no task of `/v2` has its id, and only the last ones are
+        known."""
+        for ticket in self.requests:
+            if ticket.task.task_id == task_id and ticket.is_waiting and submitter.may_see(ticket.caller):
+                place = {"queue_position": self.scheduler.position(ticket)}
+                return {"state": "active", **place, "waits_for": self.scheduler.waits_for(ticket)}
         for each in reversed(self.scheduler.placements):
-            if each.task_id == task_id and (submitter.sees_all or each.caller == submitter.key):
+            if each.task_id == task_id and submitter.may_see(each.caller):
                 state = "active" if each.is_running else "ended"
                 return {"state": state, "placement": each.sentence, "waited_ms": each.waited_ms}
         return None
@@ -333,6 +397,11 @@ class TaskPlane:
             if ticket.is_in(pool_id):
                 end(refusal)
 
+    def used(self, ticket: Ticket, *, tokens_in: int, tokens_out: int) -> None:
+        """By a task or request that has ended, on the account of its key."""
+        self.journal.used(ticket.caller, ticket.task.model_ref, tokens_in=tokens_in, tokens_out=tokens_out)
+        self.key_usage.used(ticket.caller, tokens_in=tokens_in, tokens_out=tokens_out)
+
     def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Runs it beside the requests, as long as the role lives."""
         if self._tasks is not None:
@@ -343,6 +412,12 @@ class TaskPlane:
         nodes = {} if self.ports.gpus is None else self.ports.gpus(set(replicas.values()))
         for replica, node in replicas.items():
             yield replica, gpus_of_replica(replica.handoff, nodes.get(node, {}))
+
+    def _measured_pools(self) -> Iterator[tuple[str, bool, Sequence[Replica]]]:
+        now = self.clock.monotonic()
+        for pool_id in self.registry.pool_ids():
+            replicas = self.registry.replicas(pool_id)
+            yield pool_id, any(each.takes_tasks(now) for each in replicas), replicas
 
     # --- loops ------------------------------------------------------------------------------------------------
 
@@ -361,6 +436,7 @@ class TaskPlane:
                     for run in list(self._runs.values()):
                         self._start(run)
                     await self._recover()
+                    self._recovered.set()
                     log.narrate(
                         "inference plane started", actor="tasks", action="start-up", target="tasks", human=_TAKEN
                     )
@@ -381,12 +457,6 @@ class TaskPlane:
                 loaded = (each for each in self.registry.replicas() if each.handoff.loading is Loading.LOADED)
                 for replica in loaded:
                     checks.start_soon(self.registry.check, replica, now)
-            for pool_id in self.registry.pool_ids():
-                replicas = self.registry.replicas(pool_id)
-                is_ready = any(each.takes_tasks(now) for each in replicas)
-                for each in replicas:
-                    self.metrics.cache_used(each)
-                self.metrics.pool(pool_id, is_ready=is_ready, leases=_leases(self.registry, pool_id))
             await close_idle(self.registry.leaving)
             self.scheduler.wake()
             is_watched = self.registry.replicas() or self.registry.leaving
@@ -423,7 +493,7 @@ class TaskPlane:
         if is_known or stored.state is TaskState.ENDED or self._tasks is None:
             return
         if stored.state is TaskState.STARTED:
-            self._end_lost(stored)
+            self._end_stored(stored, _LOST)
             return
         # Known at once, before its pool is back: who sends it again gets its answer, and no second run.
         self._stored[stored.id] = stored
@@ -450,17 +520,21 @@ class TaskPlane:
             kept = json.loads(stored.body)
             task, sites = read_task(kept["request"].encode()), tuple(kept["sites"])
         except (TaskRefused, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            self._end_lost(stored)
+            self._end_stored(stored, _LOST)
             return
         why = _NOT_BACK
         with anyio.move_on_after(RECOVERY_SECONDS):
-            while True:
-                changed = self._changed
+            while stored.id in self._stored:  # not cancelled meanwhile
+                changed, left = self._changed, self._in_time(task, stored)
+                if left is None:
+                    why = _OVERDUE
+                    break
                 try:
-                    ticket = self.scheduler.admit_again(task, caller=stored.caller, sites=sites)
+                    ticket = self.scheduler.admit_again(left, caller=stored.caller, sites=sites)
                 except TaskRefused as refused:
                     if not refused.refusal.is_retriable:
-                        why = refused.refusal
+                        is_late = refused.refusal.code is TaskCode.DEADLINE_UNMET
+                        why = _OVERDUE if is_late else refused.refusal
                         break
                     with anyio.move_on_after(RECOVERY_LOOK_SECONDS):
                         await changed.wait()
@@ -468,19 +542,28 @@ class TaskPlane:
                 self._runs[stored.id] = TaskRun(ticket)
                 self._start(self._runs[stored.id])
                 return
-        self._end_lost(stored, why)
+        if stored.id in self._stored:
+            self._end_stored(stored, why)
 
-    def _end_lost(self, stored: StoredTask, why: Refusal | None = None) -> None:
+    def _in_time(self, task: Task, stored: StoredTask) -> Task | None:
+        """With what is left of its deadline, which began when it was admitted; None where that has passed."""
+        waited_ms = max(0, int((self.clock.now() - stored.at).total_seconds() * 1000))
+        return replace(task, deadline_ms=task.deadline_ms - waited_ms) if waited_ms < task.deadline_ms else None
+
+    def _end_stored(self, stored: StoredTask, error: Refusal | None) -> None:
+        """One from before a restart that does not run here; it was cancelled where there is no error."""
         self._forget(stored.id)
-        lost = why or _LOST
-        stream = TaskStream()
-        stream.error(lost.to_data())
+        stream, said = TaskStream(), None if error is None else error.to_data()
+        if said is None:
+            stream.end({"tokens_out": 0, "decode_time_ms": 0, "decode_ms": 0, "canceled": True})
+        else:
+            stream.error(said)
         try:
             job = _job(read_task(json.loads(stored.body)["request"].encode()))
         except (TaskRefused, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             job = {"job_id": stored.id, "session_id": ""}
         artifact = self._transcript(job, stored.caller, stream, {})
-        outcome = {"error": lost.to_data(), "artifact_id": artifact.id}
+        outcome = {"canceled": said is None, "error": said, "artifact_id": artifact.id}
         self.journal.end(replace(stored, state=TaskState.ENDED, body="", outcome=json.dumps(outcome)), artifact)
 
     # --- one run ------------------------------------------------------------------------------------------------
@@ -534,17 +617,9 @@ class TaskPlane:
             counts = (run.tokens_in, run.tokens_out, run.decode_ms)
             artifact = self._transcript(_job(task, *counts), ticket.caller, run.stream, metadata)
             run.artifact_id = artifact.id
-        outcome = {
-            "model": task.model_ref,
-            "tokens_in": run.tokens_in,
-            "tokens_out": run.tokens_out,
-            "canceled": bool(run.cancel_reason),
-            "error": None if run.error is None else run.error.to_data(),
-            "artifact_id": run.artifact_id,
-            **self.explain(run),
-        }
-        self.journal.end(replace(stored, state=TaskState.ENDED, body="", outcome=json.dumps(outcome)), artifact)
-        self.journal.used(ticket.caller, task.model_ref, tokens_in=run.tokens_in, tokens_out=run.tokens_out)
+        outcome = json.dumps(self._outcome(run))
+        self.journal.end(replace(stored, state=TaskState.ENDED, body="", outcome=outcome), artifact)
+        self.used(ticket, tokens_in=run.tokens_in, tokens_out=run.tokens_out)
         self._ended[task.task_id] = run
         while len(self._ended) > ENDED_KEPT:
             self._ended.popitem(last=False)
@@ -593,6 +668,16 @@ def admission_answer(ticket: Ticket) -> str:
     )
 
 
+def _placement_of(run: TaskRun) -> dict[str, Any]:
+    decision = run.ticket.decision
+    return {
+        "placement": "" if decision is None else decision.sentence,
+        "queue_position": run.ticket.position,
+        "predicted_start_ms": run.ticket.predicted_start_ms,
+        "retried": run.retried,
+    }
+
+
 def _kept(sites: tuple[str, ...], body: bytes, owner: str) -> str:
     """What a restart needs to queue the task again, as JSON."""
     request = encode_basestring_ascii(body.decode("utf-8", "replace"))
@@ -621,10 +706,6 @@ def _job(task: Task, tokens_in: int = 0, tokens_out: int = 0, decode_ms: int = 0
         "tokens_out": tokens_out,
         "decode_time_ms": decode_ms,
     }
-
-
-def _leases(registry: PoolRegistry, pool_id: str) -> Callable[[], int]:
-    return lambda: sum(each.leases for each in registry.replicas(pool_id))
 
 
 def _replayed(stored: StoredTask, digest: str, submitter: Submitter) -> str:

@@ -66,6 +66,8 @@ class Props:
     """How full its cache is, from 0 to 1."""
     seed_field: str = ""
     """What its model calls the seed, where the kind of engine does not decide it."""
+    loaded: tuple[str, ...] | None = None
+    """Which of several models it has in memory, where it loads each when it is asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,6 +134,16 @@ async def test_a_seed_has_the_name_that_the_model_behind_triton_gives_it(inputs:
     assert isinstance(events[-1], Finished)
 
 
+async def test_ollama_says_which_of_its_models_are_in_memory() -> None:
+    async with served(SERVERS[EngineName.OLLAMA]()) as url:
+        engine = connect(Handoff(engine=EngineName.OLLAMA, url=url, model=HandoffModel("m")))
+        try:
+            props = await engine.props()
+        finally:
+            await engine.close()
+    assert (props.models, props.loaded) == (("m", "other:latest"), ("m",))
+
+
 async def test_triton_is_asked_about_its_model() -> None:
     async with served(engines_on_wire.triton()) as url:
         engine = connect(Handoff(engine=EngineName.TRITON, url=url, model=HandoffModel("other")))

@@ -301,7 +301,7 @@ async def test_an_engine_that_is_full_or_lacks_something_stays_there_for_others(
         for _ in range(6):
             as_openai = await client.post("/v1/embeddings", {"model": "m", "input": "x"})
             assert (as_openai.status, words in as_openai.body["error"]["message"]) == (status, True)
-        admitted = await client.post("/v2/tasks", a_task(workload="embedding", inputs=["x"]))
+        admitted = await client.post("/v2/tasks", a_task(workload="embedding", prompt="", inputs=["x"]))
         events = [each async for each in client.events(admitted.body["streams"]["sse"])]
         assert [each.event for each in events] == ["started", "error"]
         assert (events[1].data["code"], words in events[1].data["message"]) == (code, True)

@@ -15,6 +15,7 @@ from homeport.adapters.hardware.gpu.nvidia import read_nvidia
 from homeport.central.app import CentralApp
 from homeport.core.inference.engines.gpus import gpus_of_replica
 from homeport.core.inference.engines.handoff import EngineName, Handoff, HandoffModel
+from homeport.inference.key_usage import KEYS_MAX, KeyUsage
 from homeport.inference.metrics import BUDGETS, InferenceMetrics
 from homeport.inference.pools.replica import Replica
 from homeport.ports import Sample
@@ -111,6 +112,56 @@ async def test_the_page_has_every_type_line_before_any_sample_and_the_buckets_af
     scraped_again = str((await client.get("/metrics")).body)
     counted = re.compile(r"^(tasks_\w+_total{.*) ", re.MULTILINE)
     assert counted.findall(text) == counted.findall(scraped_again), "a scrape counts nothing"
+
+
+async def test_a_pool_that_is_gone_has_no_samples(empty: tuple[CentralApp, Client], llama: str) -> None:
+    """One that never is ready again would be reported as broken for ever."""
+    from tests.integration.inference.conftest import bind, handoff
+
+    central, client = empty
+    await bind(client, central, handoff(llama), handoff(llama, pool_id="other"))
+    names = ("pool_ready", "active_leases", "queue_depth", "kv_cache_usage_ratio")
+
+    async def shown(pool_id: str) -> set[str]:
+        text = str((await client.get("/metrics")).body)
+        assert "_created" not in text
+        return {name for name in names if re.search(f'^{name}{{.*pool_id="{pool_id}"', text, re.MULTILINE)}
+
+    assert await shown("default") == await shown("other") == {*names}
+    pools = central.parts.inference.pools
+    assert pools is not None
+    pools.unbind("other", "r0")
+    assert (await shown("default"), await shown("other")) == ({*names}, set())
+
+
+async def test_what_each_key_has_used_is_counted_by_the_name_of_its_token(
+    empty: tuple[CentralApp, Client], llama: str
+) -> None:
+    from tests.integration.inference.conftest import bind, handoff
+
+    central, client = empty
+    await bind(client, central, handoff(llama))
+    made = (await client.post("/api/v1/tokens", {"name": "chat", "role": "viewer"})).body
+    headers = {"Authorization": f"Bearer {made['token']}"}
+    asked = {"model": "tiny", "prompt": "Once", "max_tokens": 3, "ignore_eos": True}
+    for _ in range(2):
+        assert (await client.post("/v1/completions", asked, headers=headers)).status == 200
+    assert (await client.post("/v2/tasks", TASK)).status == 202
+    ended = [each async for each in client.events(f"/v2/tasks/{TASK['task_id']}/events")][-1]
+    text = str((await client.get("/metrics")).body)
+    assert 'homeport_key_requests_total{key="chat"} 2.0' in text
+    assert 'homeport_key_tokens_out_total{key="chat"} 6.0' in text
+    assert 'homeport_key_requests_total{key="local"} 1.0' in text
+    assert f'homeport_key_tokens_out_total{{key="local"}} {ended.data["tokens_out"]}.0' in text
+
+
+def test_keys_beyond_the_limit_are_counted_together() -> None:
+    usage = KeyUsage()
+    for number in range(KEYS_MAX + 5):
+        usage.used(f"k{number}", tokens_in=1, tokens_out=2)
+    requests, *_ = usage.collect()
+    counted = {each.labels["key"]: each.value for each in requests.samples}
+    assert (len(counted), counted["k0"], counted["other"]) == (KEYS_MAX + 1, 1, 5)
 
 
 async def test_a_model_of_the_catalog_has_its_state_and_its_checks_are_counted(

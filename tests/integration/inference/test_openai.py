@@ -2,6 +2,7 @@
 
 import json
 import socket
+import uuid
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
@@ -104,6 +105,16 @@ async def test_texts_are_embedded_by_the_official_client_and_by_a_task(
             found = await sdk.embeddings.create(model="tiny", input=["one", "two"])
         assert [len(each.embedding) for each in found.data] == [64, 64]
         assert found.usage.prompt_tokens > 0
+        many = ["two " * 60, *["one " * 60] * 23]
+        task = {**TASK, "workload": "embedding", "inputs": many, "prompt": "", "task_id": str(uuid.uuid4())}
+        assert sum(map(len, many)) > 4 * 1024, "together more than the context, which each fits"
+        admitted = await client.post("/v2/tasks", task)
+        assert admitted.status == 202, admitted.body
+        events = [each async for each in client.events(admitted.body["streams"]["sse"])]
+        assert [each.event for each in events].count("token") == 24, events[-1].data
+        too_long = await client.post("/v2/tasks", {**task, "inputs": ["x" * 5000], "task_id": str(uuid.uuid4())})
+        assert (too_long.status, too_long.body["code"]) == (400, "INVALID_PARAMS")
+        assert "Send it in parts" in too_long.body["message"]
         task = {**TASK, "workload": "embedding", "inputs": ["one", "two"], "prompt": ""}
         admitted = await client.post("/v2/tasks", task)
         events = [each async for each in client.events(admitted.body["streams"]["sse"])]
@@ -245,6 +256,9 @@ async def test_the_queue_says_who_waits_and_what_was_placed_where_and_why(empty:
                 found = (await client.get("/v2/queue")).body
                 (waits,) = found["waiting"]
                 assert (waits["position"], waits["priority"], waits["from"]) == (1, "interactive", "local")
+                why = (await client.get(f"/v2/tasks/{waits['task_id']}/why")).body
+                assert (why["state"], why["queue_position"]) == ("active", 0)
+                assert why["waits_for"] == waits["why"] == "All slots of pool default are in use, 1 of 1."
                 (placed,) = found["placed"]
                 assert placed["why"].startswith(f"placed on {placed['pool_id']}/{placed['replica_id']}")
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from homeport.inference.tasks.bodies import PurgeBody, read_task
 from homeport.inference.tasks.narration import Narrator, identity_of
 from homeport.inference.tasks.running import TaskRun
 from homeport.ports import InferencePorts, OpenStream, Store
-from homeport.ports.engine import Finished, Generation, TokenTexts
+from homeport.ports.engine import Finished, Generation, Props, TokenTexts
 from tests.simulation.store import Disk, MemoryStore
 from tests.support.waiting import eventually
 
@@ -505,6 +506,47 @@ async def test_with_drop_lru_the_oldest_batch_task_is_told() -> None:
         assert (last[0], last[1]["code"], last[1]["policy_label"]) == ("error", "QUEUE_FULL_DROP_LRU", "drop-lru")
 
 
+@dataclass
+class SwappingEngine(FakeEngine):
+    """Has one of its models in memory, and loads another when it is asked for that."""
+
+    loaded: str = "m"
+    served: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__(Faults(token_seconds=0.01))
+
+    async def props(self) -> Props:
+        return replace(await super().props(), models=("m", "n"), loaded=(self.loaded,))
+
+    async def generate(self, request: Generation) -> AsyncIterator[TokenTexts | Finished]:
+        self.served.append(request.model)
+        self.loaded = request.model
+        async for event in super().generate(request):
+            yield event
+
+
+async def test_an_engine_that_loads_models_one_by_one_changes_them_as_rarely_as_the_wait_allows() -> None:
+    engine = SwappingEngine()
+    engines: dict[str, FakeEngine] = {"http://r0": engine}
+    async with running(replica(), engines=Engines(engines)) as plane:
+        await eventually(lambda: plane.registry.models().keys() == {"m", "n"})
+        runs = [await submit(plane, model_ref=model) for model in "mnmnmn"]
+        for run in runs:
+            assert (await said(run))[-1][0] == "end"
+    assert engine.served == [*"mmmnnn"]
+
+
+async def test_of_two_such_engines_the_one_that_has_the_model_is_asked() -> None:
+    engines: dict[str, FakeEngine] = {"http://a": SwappingEngine(), "http://b": SwappingEngine(loaded="n")}
+    async with running(replica("a"), replica("b"), engines=Engines(engines)) as plane:
+        await eventually(lambda: all(len(found) == 2 for found in plane.registry.models().values()))
+        for model, where in (("n", "b"), ("m", "a"), ("n", "b")):
+            run = await submit(plane, model_ref=model)
+            assert (await said(run))[-1][0] == "end"
+            assert run.replica_key == ("default", where)
+
+
 async def test_a_drained_pool_hands_its_waiting_tasks_to_another() -> None:
     slow = Faults(token_seconds=0.01)
     engines = Engines({"http://a": FakeEngine(slow), "http://b": FakeEngine(slow)})
@@ -713,6 +755,35 @@ async def test_a_reload_under_load_fails_no_task_and_a_bad_one_changes_nothing()
         assert count == 2
 
 
+async def test_why_says_what_a_task_waits_for_and_how_it_ended() -> None:
+    engines = Engines({"http://r0": FakeEngine(Faults(hangs_before_first=True))})
+    async with running(replica(), engines=engines, settings=InferenceSettings(idle_seconds=0.2)) as plane:
+        first, second, third = [await submit(plane) for _ in range(3)]
+        assert "waits_for" not in plane.explain(first)
+        assert plane.explain(third)["waits_for"] == "All slots of pool default are in use, 1 of 1."
+        assert plane.explain(third)["queue_position"] == 1
+        second.cancel("client")
+        await eventually(lambda: plane.explain(third).get("queue_position") == 0)
+        assert plane.explain(second)["canceled"] is True
+        assert (await said(first))[-1][0] == "error"
+        assert plane.explain(first)["error"]["code"] == "DECODE_TIMEOUT"
+        await drain_pool(plane, "default", deadline_ms=0)
+        assert (await said(third))[-1][0] in {"end", "error"}
+
+
+async def test_why_names_what_is_wrong_with_the_pool_and_the_limit_of_the_key() -> None:
+    fake = FakeEngine(Faults(hangs_before_first=True))
+    settings = InferenceSettings(key_running_max=1, health_seconds=0.05)
+    pool = (replica("a", slots_total=2),)
+    async with running(*pool, engines=Engines({"http://a": fake}), settings=settings) as plane:
+        await submit(plane)
+        waiting = await submit(plane)
+        assert plane.explain(waiting)["waits_for"] == "Its key runs as many tasks as it may at once: 1."
+        fake.faults.is_down = True
+        words = "No replica of pool default takes tasks: down."
+        await eventually(lambda: plane.explain(waiting)["waits_for"] == words)
+
+
 async def test_what_was_queued_before_a_stop_runs_after_the_start() -> None:
     disk = Disk()
     engines = Engines({"http://r0": FakeEngine(Faults(hangs_before_first=True))})
@@ -727,6 +798,42 @@ async def test_what_was_queued_before_a_stop_runs_after_the_start() -> None:
         assert artifact is not None
         last = artifact.document["content"]["events"][-1]
         assert (last["type"], last["data"]["code"], last["data"]["retriable"]) == ("error", "WORKER_RESET", True)
+
+
+async def test_the_deadline_of_a_task_goes_on_while_homeport_is_away() -> None:
+    disk, now = Disk(), SystemClock().now()
+
+    def queued(seconds: int) -> StoredTask:
+        body = body_of(deadline_ms=60_000)
+        kept = json.dumps({"sites": [], "request": body.decode()})
+        at, task_id = now - timedelta(seconds=seconds), read_task(body).task_id
+        return StoredTask(id=task_id, caller="me", digest="", state=TaskState.QUEUED, body=kept, answer="{}", at=at)
+
+    late, early = queued(61), queued(30)
+    await MemoryStore(disk).write(lambda transaction: transaction.add_tasks([late, early]))
+    async with running(replica(), disk=disk) as plane:
+        await eventually(lambda: _is_known(plane, early.id))
+        run = plane.find(early.id, ME)
+        assert 25_000 < run.task.deadline_ms <= 30_000
+        assert (await said(run))[-1][0] == "end"
+        await plane.journal.settle()
+        stored, _ = await plane.find_ended(late.id, ME)
+        error = json.loads(stored.outcome)["error"]
+        assert (error["code"], error["retriable"]) == ("WORKER_RESET", True)
+        assert "its deadline passed" in error["message"]
+
+
+async def test_an_acknowledged_cancel_survives_a_kill() -> None:
+    disk = Disk()
+    engines = Engines({"http://r0": FakeEngine(Faults(hangs_before_first=True))})
+    async with running(replica(), engines=engines, disk=disk) as plane:
+        tasks = [(await submit(plane)).task.task_id for _ in range(2)]
+        await eventually(lambda: engines.by_url["http://r0"].running == 1)
+        for task_id in tasks:
+            await plane.cancel(task_id, ME)
+        async with MemoryStore(disk).read() as reader:
+            kept = [await reader.task(each) for each in tasks]
+        assert [each and each.state for each in kept] == [TaskState.ENDED] * 2
 
 
 async def test_a_task_that_was_lost_leaves_how_it_was_asked_for() -> None:

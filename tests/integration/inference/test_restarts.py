@@ -70,6 +70,26 @@ async def test_who_sends_a_task_again_gets_its_answer_and_no_second_run(tmp_path
         assert (kinds[0], kinds[-1]) == (b"event: started\n", b"event: end\n")
 
 
+async def test_a_task_that_waits_since_a_restart_can_be_cancelled_and_never_starts(tmp_path: Path) -> None:
+    waiting = await left_waiting(tmp_path / "central")
+    path = f"/v2/tasks/{waiting['task_id']}"
+    async with serve_broken(Break.HANGS) as engine:
+        async with running_central(tmp_path / "central") as (central, client):
+            assert (await client.get(f"{path}/why")).body["state"] == "active"
+            assert (await client.post(f"{path}/cancel", {})).status == 204
+            assert (await client.post(f"{path}/cancel", {})).status == 204
+            await bind(client, central, engine.handoff())
+            async with client.session.get(f"{client.url}{path}/events") as answer:
+                text = await answer.text()
+            assert ("event: end" in text, '"canceled": true' in text, "started" in text) == (True, True, False)
+            assert (await client.get(f"{path}/why")).body["canceled"] is True
+            assert (await client.post("/v2/tasks", waiting)).status == 202, "its answer is replayed"
+        async with running_central(tmp_path / "central") as (central, client):
+            await bind(client, central, engine.handoff())
+            assert (await client.post(f"{path}/cancel", {})).status == 204
+        assert engine.asked == 0
+
+
 async def test_after_a_restart_artifacts_are_there_and_a_task_that_may_not_run_any_more_says_why(
     tmp_path: Path,
 ) -> None:

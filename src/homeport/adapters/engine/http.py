@@ -330,9 +330,14 @@ def _checked_props(props: Props) -> Props:
         slots_total=count_of(props.slots_total) or None,
         slots_free=count_of(props.slots_free),
         ctx_max=count_of(props.ctx_max) or None,
-        models=tuple(each[:NAME_MAX] for each in props.models[:MODELS_MAX]),
+        models=_checked_names(props.models),
+        loaded=None if props.loaded is None else _checked_names(props.loaded),
         engine_version=props.engine_version[:NAME_MAX],
     )
+
+
+def _checked_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(each[:NAME_MAX] for each in names[:MODELS_MAX])
 
 
 class _Translated:

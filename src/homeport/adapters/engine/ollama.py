@@ -1,4 +1,5 @@
-"""Ollama: `/api/generate` answers with a JSON document per line; it loads models by name itself."""
+"""Ollama: `/api/generate` answers with a JSON document per line; it loads models by name itself, and `/api/ps` lists
+those that it has in memory."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -33,11 +34,16 @@ def read_piece(message: Any) -> Piece:
 
 
 def read_props(answers: Mapping[str, Any]) -> Props:
-    models = (answers.get("/api/tags") or {}).get("models", ())
+    running = answers.get("/api/ps")
     return Props(
-        models=tuple(str(each["name"]) for each in models if each.get("name")),
+        models=_names(answers.get("/api/tags")),
+        loaded=None if running is None else _names(running),
         engine_version=str((answers.get("/api/version") or {}).get("version", "")),
     )
+
+
+def _names(answer: Any) -> tuple[str, ...]:
+    return tuple(str(each["name"]) for each in (answer or {}).get("models", ()) if each.get("name"))
 
 
 def embed(model: str, inputs: Sequence[str]) -> tuple[str, dict[str, Any]]:
@@ -49,7 +55,7 @@ DIALECT: Final = Dialect(
     framing=Framing.LINES,
     health_path="/api/version",
     judge_health=ready_when_ok,
-    props_paths=("/api/tags", "/api/version"),
+    props_paths=("/api/tags", "/api/version", "/api/ps"),
     read_props=read_props,
     generate=generate,
     read_piece=read_piece,

@@ -44,11 +44,14 @@ def _length(task: Task, situation: Situation) -> Refusal | None:
     limit = situation.ctx_limit or CTX_CAP
     if not 0 <= task.max_tokens <= MAX_TOKENS_CAP:
         return _invalid(f"max_tokens must be from 0 to {MAX_TOKENS_CAP}.", "max_tokens")
-    needed = task.prompt_tokens_estimate + task.max_tokens
-    if needed > limit:
-        text = f"The prompt and max_tokens need about {needed} tokens, and the model's context has {limit}."
-        return _invalid(f"{text} Shorten the prompt, or ask for fewer tokens.", "max_tokens")
-    return None
+    needed = task.context_tokens
+    if needed <= limit:
+        return None
+    if task.text_tokens_max is not None:
+        text = f"The longest text needs about {needed} tokens, and the model's context has {limit}."
+        return _invalid(f"{text} Send it in parts.", "inputs")
+    text = f"The prompt and max_tokens need about {needed} tokens, and the model's context has {limit}."
+    return _invalid(f"{text} Shorten the prompt, or ask for fewer tokens.", "max_tokens")
 
 
 def _deadline(task: Task, situation: Situation) -> Refusal | None:
@@ -90,18 +93,19 @@ def _model(task: Task, situation: Situation) -> Refusal | None:
     model = situation.model
     if model is None:
         return None
+    name = model.id[:100]
     if not model.is_read:
         text = "The catalog of models is still being read. Try again in a moment."
         return Refusal(TaskCode.POOL_UNREADY, text, retry_after_ms=1000)
     if model.lifecycle is ModelLifecycle.RETIRED:
         again = "was retired and removed. Use another, or add it again:  homeport models add"
-        text = again if model.is_removed else "is retired. Use another, or run  homeport models activate NAME ."
-        return Refusal(TaskCode.MODEL_DEPRECATED, f'The model "{model.id[:100]}" {text}', field="model_ref")
+        text = again if model.is_removed else f"is retired. Run  homeport models activate {name}  or use another."
+        return Refusal(TaskCode.MODEL_DEPRECATED, f'The model "{name}" {text}', field="model_ref")
     if model.is_verified is False:
-        text = f'The content of the model "{model.id[:100]}" does not have its digest. Fetch it again.'
+        text = f'The content of the model "{name}" does not have its digest. Fetch it again.'
         return Refusal(TaskCode.UNTRUSTED_ARTIFACT, text, field="model_ref")
     if not model.is_trusted:
-        text = f'The trust policy does not allow the model "{model.id[:100]}". See  homeport models show .'
+        text = f'The trust policy does not allow the model "{name}". Run  homeport models show  to see why.'
         return Refusal(TaskCode.UNTRUSTED_ARTIFACT, text, field="model_ref")
     return None
 

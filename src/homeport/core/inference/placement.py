@@ -94,7 +94,7 @@ def misfit(
 ) -> Misfit | None:
     """The first rule that the replica breaks."""
     wish = task.wish
-    needed = max(task.ctx, task.prompt_tokens_estimate + task.max_tokens)
+    needed = max(task.ctx, task.context_tokens)
     rules = (
         (Misfit.OTHER_SITE, bool(sites) and candidate.site not in sites),
         (Misfit.ENGINE, task.engine is not None and task.engine != candidate.engine),

@@ -2,8 +2,8 @@
 
 Interactive tasks come before batch ones, unless a batch task has waited longer than the limit. Within a priority,
 keys take turns, so that one key with a thousand tasks delays another's single task by one place. A task whose model
-no free replica has loaded is passed over for one that can run; once it has waited longer than the limit, it is asked
-first whenever a slot is free.
+no free replica serves is passed over for one that can run, and one whose model an engine would have to load first for
+one whose model is loaded; once it has waited longer than the limit, it is asked first whenever a slot is free.
 """
 
 from collections import OrderedDict, deque
@@ -105,20 +105,31 @@ class PoolQueue(Generic[T]):
             earlier += each.priority is entry.priority
         return earlier
 
-    def take(self, can_run: Callable[[T], bool], now: float) -> QueueEntry[T] | None:
-        """The next task that can run, removed from the queue."""
+    def take(
+        self, can_run: Callable[[T], bool], now: float, is_preferred: Callable[[T], bool] | None = None
+    ) -> QueueEntry[T] | None:
+        """The next task that can run, removed from the queue. Within a priority, preferred ones come first."""
         overdue = self._overdue(now)
         if overdue is not None and can_run(overdue.content):
             return self._remove(overdue)
         for priority in ORDER:
-            keys = self._keys[priority]
-            for key in list(keys):
-                found = _first(keys[key], can_run)
-                if found is not None:
-                    taken = self._remove(found)
-                    if key in keys:
-                        keys.move_to_end(key)  # the others' turn
-                    return taken
+            taken = None
+            if is_preferred is not None:
+                taken = self._take_of(priority, lambda content: is_preferred(content) and can_run(content))
+            taken = taken or self._take_of(priority, can_run)
+            if taken is not None:
+                return taken
+        return None
+
+    def _take_of(self, priority: Priority, can_run: Callable[[T], bool]) -> QueueEntry[T] | None:
+        keys = self._keys[priority]
+        for key in list(keys):
+            found = _first(keys[key], can_run)
+            if found is not None:
+                taken = self._remove(found)
+                if key in keys:
+                    keys.move_to_end(key)  # the others' turn
+                return taken
         return None
 
     def _overdue(self, now: float) -> QueueEntry[T] | None:

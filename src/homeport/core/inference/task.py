@@ -149,8 +149,18 @@ class Task:
     output_mode: str | None = None
     wish: PlacementWish = field(default_factory=PlacementWish)
     prompt_tokens_estimate: int = 0
+    """Of all that the engine is given."""
+    text_tokens_max: int | None = None
+    """Of the longest text, where the engine computes each by itself: what is embedded, or ranked with its query."""
     prefix: int | None = None
     """A hash of the beginning of a long prompt; equal ones may share a replica's cache."""
+
+    @property
+    def context_tokens(self) -> int:
+        """About how large a context it needs."""
+        if self.text_tokens_max is not None:
+            return self.text_tokens_max
+        return self.prompt_tokens_estimate + self.max_tokens
 
 
 def estimate_tokens(text: str) -> int:

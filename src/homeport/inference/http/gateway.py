@@ -322,7 +322,7 @@ class RequestAccount:
         plane, ticket = self._plane, self._ticket
         self._tokens = (tokens_in, tokens_out)
         plane.metrics.used(ticket, tokens_in=tokens_in, tokens_out=tokens_out)
-        plane.journal.used(ticket.caller, ticket.task.model_ref, tokens_in=tokens_in, tokens_out=tokens_out)
+        plane.used(ticket, tokens_in=tokens_in, tokens_out=tokens_out)
 
     def free(self) -> None:
         """The engine has answered: a client that reads slowly does not keep its slot."""

@@ -33,7 +33,7 @@ async def show_queue(plane: TaskPlane, exchange: Exchange) -> None:
     for ticket in plane.scheduler.waiting():
         task = ticket.task
         counts[ticket.pool_id, task.priority] += 1
-        if not (submitter.sees_all or ticket.caller == submitter.key) or len(waiting) >= WAITING_SHOWN_MAX:
+        if not submitter.may_see(ticket.caller) or len(waiting) >= WAITING_SHOWN_MAX:
             continue
         waiting.append(
             {
@@ -44,7 +44,7 @@ async def show_queue(plane: TaskPlane, exchange: Exchange) -> None:
                 "from": names.get(ticket.caller, ticket.caller),
                 "model": task.model_ref,
                 "waits_ms": int((now - ticket.since) * 1000),
-                "why": "" if ticket.decision is None else ticket.decision.sentence,
+                "why": plane.scheduler.waits_for(ticket),
             }
         )
     placed = [
@@ -61,7 +61,7 @@ async def show_queue(plane: TaskPlane, exchange: Exchange) -> None:
             "why": each.sentence,
         }
         for each in reversed(plane.scheduler.placements)
-        if submitter.sees_all or each.caller == submitter.key
+        if submitter.may_see(each.caller)
     ]
     await exchange.json(200, {"waiting": waiting, "placed": placed})
 

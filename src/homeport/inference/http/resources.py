@@ -1,6 +1,7 @@
 """`/v2` beside tasks: sessions, pools, artifacts, workers, capabilities, usage."""
 
 import hashlib
+import json
 from datetime import timedelta
 from importlib.metadata import version
 from typing import Any, Final
@@ -10,6 +11,7 @@ from pydantic import TypeAdapter
 
 from homeport.adapters.git.build import current_build
 from homeport.core.inference.engines.handoff import EngineName, Handoff, HandoffModel
+from homeport.core.inference.records import TaskState
 from homeport.core.inference.task import CTX_CAP, MAX_TOKENS_CAP, Refusal, TaskCode, TaskRefused
 from homeport.errors import InvalidInput
 from homeport.fleet.shared.answers.suggestion import did_you_mean
@@ -36,6 +38,7 @@ _PURGE: Final = TypeAdapter(PurgeBody)
 _REGISTER: Final = TypeAdapter(RegisterBody)
 _ARTIFACT: Final = TypeAdapter(ArtifactBody)
 USAGE_DAYS_MAX: Final = 366
+_SINCE_RESTART: Final = "Its pool was not announced again since the restart."
 
 
 # --- sessions -----------------------------------------------------------------------------------------------------
@@ -205,7 +208,7 @@ async def usage(plane: TaskPlane, exchange: Exchange) -> None:
             "tokens_out": each.tokens_out,
         }
         for site, each in found
-        if submitter.sees_all or each.caller == submitter.key
+        if submitter.may_see(each.caller)
     ]
     await exchange.json(200, {"since": since, "usage": rows})
 
@@ -223,7 +226,9 @@ async def why_task(plane: TaskPlane, exchange: Exchange) -> None:
                 raise
             await exchange.json(200, {"task_id": task_id, **request})
             return
-        await exchange.answer(200, (stored.outcome or "{}").encode(), "application/json")
+        is_over = stored.state is TaskState.ENDED
+        known = json.loads(stored.outcome or "{}") if is_over else {"waits_for": _SINCE_RESTART}
+        await exchange.json(200, {"task_id": task_id, "state": _state(is_over), **known})
         return
     await exchange.json(200, {"task_id": task_id, "state": _state(run.stream.is_over), **plane.explain(run)})
 

@@ -120,11 +120,7 @@ def _budget(headers: Mapping[str, str], name: str) -> float | None:
 
 
 async def cancel(plane: TaskPlane, exchange: Exchange) -> None:
-    task_id, submitter = task_id_of(exchange), exchange.submitter
-    try:
-        plane.find(task_id, submitter).cancel("client")
-    except TaskRefused:
-        await plane.find_ended(task_id, submitter)
+    await plane.cancel(task_id_of(exchange), exchange.submitter)
     await exchange.answer(204, b"")
 
 

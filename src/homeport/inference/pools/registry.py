@@ -27,8 +27,8 @@ POOLS_MAX: Final = 256
 REPLICAS_MAX: Final = 1_024
 PROPS_SECONDS: Final = 10.0
 """How often an engine that is ready is asked again how full it is."""
-MOVING: Final[dict[str, Any]] = {"slots_free": None, "kv_usage_ratio": None}
-"""Properties that change with every task, and decide nothing."""
+MOVING: Final[dict[str, Any]] = {"slots_free": None, "kv_usage_ratio": None, "loaded": None}
+"""Properties that change with every task, and do not decide what a replica serves."""
 
 
 @dataclass(frozen=True, slots=True)

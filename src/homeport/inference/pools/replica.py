@@ -52,6 +52,8 @@ class Replica:
     keeps what it computed last. None where the engine does not say."""
     models: frozenset[str] = frozenset()
     """Under which names it is asked for."""
+    in_memory: frozenset[str] | None = None
+    """Which of its models it has loaded, as far as that is known; None where it does not load them one by one."""
     labels: Labels = ("", "", "", "")
     is_bound: bool = True
     was_prepared: bool = False
@@ -88,6 +90,7 @@ class Replica:
         self.props = props
         model = self.handoff.model
         self.models = frozenset({model.id, *props.models} - {""})
+        self.in_memory = None if props.loaded is None else frozenset(props.loaded)
         self.labels = (self.handoff.engine.value, self.engine_version, *self.handoff.key)
 
     def own_name_of(self, model: str) -> str:
@@ -100,6 +103,14 @@ class Replica:
             return names[0]
         latest = f"{model}:latest"
         return latest if latest in names else model
+
+    def has_loaded(self, model: str) -> bool:
+        return self.in_memory is None or self.own_name_of(model) in self.in_memory
+
+    def loads(self, model: str) -> None:
+        """It was asked for it. Whether another one had to make room is known when the engine is asked again."""
+        if not self.has_loaded(model):
+            self.in_memory = frozenset({self.own_name_of(model)})
 
     def is_coming(self, now: float) -> bool:
         """It is loaded on request, or is on its way: tasks may wait for it."""
@@ -142,7 +153,7 @@ class Replica:
         return self.live and self.ready and not self.draining and self.breaker.lets_through(now)
 
     def candidate(
-        self, now: float, *, queued: int, prefix: int | None, affine: tuple[str, str] | None
+        self, now: float, *, model: str, queued: int, prefix: int | None, affine: tuple[str, str] | None
     ) -> ReplicaCandidate:
         handoff = self.handoff
         return ReplicaCandidate(
@@ -162,6 +173,7 @@ class Replica:
             workloads=handoff.workloads,
             tokens_per_second=self.tokens_per_second,
             first_token_ms=self.first_token_ms,
+            load_ms=0.0 if self.has_loaded(model) else LOAD_MS_GUESS,
             queued=queued,
             has_prefix=prefix is not None and prefix in self.prefixes,
             is_affine=affine == handoff.key,

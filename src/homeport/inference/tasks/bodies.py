@@ -107,6 +107,11 @@ class ArtifactBody(_Body):
     metadata: dict[str, Any] = {}
 
 
+_TEXTS: Final = {
+    WorkloadKind.COMPLETION: "A completion has one text: the prompt, or one entry of inputs.",
+    WorkloadKind.EMBEDDING: "An embedding is of the prompt or of the texts in inputs. Send one of the two.",
+    WorkloadKind.RERANK: "To rerank, send the query as prompt and the documents as inputs.",
+}
 _TASK: Final = TypeAdapter(TaskBody)
 _ARTIFACT_ID: Final = re.compile(r"[0-9a-f]{64}")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
@@ -122,9 +127,10 @@ def is_artifact_id(text: str) -> bool:
 
 def read_task(body: bytes) -> Task:
     found = read(_TASK, body)
+    _refuse_texts(found)
     wish = found.placement
     prompt = found.prompt or (found.inputs[0] if found.inputs and found.workload is WorkloadKind.COMPLETION else "")
-    texts = (found.prompt, *found.inputs)
+    tokens, longest = _tokens_of(found)
     return Task(
         task_id=found.task_id.lower(),
         session_id=found.session_id.lower(),
@@ -144,9 +150,33 @@ def read_task(body: bytes) -> Task:
         kv_hint=found.kv_hint,
         output_mode=found.output_mode,
         wish=_ANYWHERE if wish is _ANYWHERE_BODY else _wish_of(wish),
-        prompt_tokens_estimate=sum(map(estimate_tokens, texts)),
+        prompt_tokens_estimate=tokens,
+        text_tokens_max=longest,
         prefix=prefix_of(prompt) if found.kv_hint == "reuse" else None,
     )
+
+
+def _refuse_texts(body: TaskBody) -> None:
+    """Raises TaskRefused where a text is missing, or would be left out."""
+    has_prompt, count = bool(body.prompt), len(body.inputs)
+    is_wrong = {
+        WorkloadKind.COMPLETION: has_prompt + count > 1,
+        WorkloadKind.EMBEDDING: has_prompt == bool(count),
+        WorkloadKind.RERANK: not (has_prompt and count),
+    }
+    if is_wrong[body.workload]:
+        raise TaskRefused(Refusal(TaskCode.INVALID_PARAMS, _TEXTS[body.workload], field="inputs"))
+
+
+def _tokens_of(body: TaskBody) -> tuple[int, int | None]:
+    """About how many tokens the engine is given, and those of the longest text where each is computed by itself."""
+    tokens = estimate_tokens(body.prompt)
+    if not body.inputs:
+        return tokens, None if body.workload is WorkloadKind.COMPLETION else tokens
+    each = [estimate_tokens(text) for text in body.inputs]
+    if body.workload is WorkloadKind.COMPLETION:
+        return each[0], None
+    return tokens + sum(each), tokens + max(each)
 
 
 def _wish_of(body: PoolPlacementBody) -> PlacementWish:

@@ -106,7 +106,7 @@ class InsideTasks:
         submitter = Submitter(caller.key or caller.name, caller.sites)
         for restart in range(RESTARTS_MAX + 1):
             with suppress(TaskRefused):
-                self._plane.find(_id_after(task_id, restart), submitter).cancel("client")
+                await self._plane.cancel(_id_after(task_id, restart), submitter)
 
     async def _kept(self, task_id: str, submitter: Submitter) -> TaskAnswer:
         """A task that only the database remembers."""

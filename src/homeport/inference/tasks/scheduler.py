@@ -400,6 +400,26 @@ class Scheduler:
         """By pool, in the order of arrival."""
         return [entry.content for pool_id in sorted(self._queues) for entry in self._queues[pool_id]]
 
+    def position(self, ticket: Ticket) -> int:
+        """How many tasks of its pool and priority came before it and still wait."""
+        queue = self._queues.get(ticket.pool_id)
+        return 0 if queue is None else queue.position(ticket.task.task_id) or 0
+
+    def waits_for(self, ticket: Ticket) -> str:
+        """Why a task has no slot yet, for people: `homeport why TASK`."""
+        pool_id, now = ticket.pool_id, self._monotonic()
+        if pool_id in self.reloading:
+            return f"Pool {pool_id} is being reloaded."
+        replicas, most = self.registry.replicas(pool_id), self._settings.key_running_max
+        ready = [each for each in replicas if each.takes_tasks(now)]
+        if not ready:
+            why = next((f": {each.last_error}" for each in replicas if each.last_error), "")
+            return f"No replica of pool {pool_id} takes tasks{why}."
+        if most and self._running_of(ticket.caller) >= most:
+            return f"Its key runs as many tasks as it may at once: {most}."
+        slots = sum(each.slots_total for each in ready)
+        return f"All slots of pool {pool_id} are in use, {slots} of {slots}."
+
     def depth(self, pool_id: str) -> int:
         queue = self._queues.get(pool_id)
         return 0 if queue is None else len(queue)
@@ -409,8 +429,10 @@ class Scheduler:
         if queue is None or not len(queue):
             return
         now = self._monotonic()
+        swaps = any(each.in_memory is not None for each in self.registry.replicas(pool_id))
+        is_preferred = (lambda ticket: self._is_loaded(ticket, now)) if swaps else None
         while len(queue) and self._has_slot(pool_id, now):
-            entry = queue.take(lambda ticket: self._grant(ticket, now), now)
+            entry = queue.take(lambda ticket: self._grant(ticket, now), now, is_preferred)
             if entry is None:
                 break
             entry.content.moved()
@@ -419,6 +441,14 @@ class Scheduler:
         """Of pools in which nothing has waited yet too: no sample would look like no pool."""
         for pool_id in {*self._queues, *self.registry.pool_ids()}:
             yield pool_id, self._queues.get(pool_id), next(iter(self.registry.replicas(pool_id)), None)
+
+    def _is_loaded(self, ticket: Ticket, now: float) -> bool:
+        """A replica of its pool that is free has its model in memory."""
+        model = ticket.task.model_ref
+        return any(
+            each.slots_free and each.takes_tasks(now) and each.has_loaded(model)
+            for each in self.registry.replicas(ticket.pool_id)
+        )
 
     def _has_slot(self, pool_id: str, now: float) -> bool:
         return any(each.slots_free and each.takes_tasks(now) for each in self.registry.replicas(pool_id))
@@ -451,6 +481,7 @@ class Scheduler:
         replica.breaker = replica.breaker.started(now)
         replica.cached(ticket.task.prefix)
         replica.occupied(ticket.cache_owner)
+        replica.loads(ticket.task.model_ref)
         ticket.replica, ticket.where = replica, replica.labels
         self._metrics.started(ticket)
         waited_ms = int((now - ticket.since) * 1000)
@@ -511,7 +542,8 @@ class Scheduler:
         self, replica: Replica, task: Task, now: float, affine: tuple[str, str] | None, *, needs_slot: bool
     ) -> ReplicaCandidate:
         pool_id = replica.handoff.pool_id
-        candidate = replica.candidate(now, queued=self.depth(pool_id), prefix=task.prefix, affine=affine)
+        queued = self.depth(pool_id)
+        candidate = replica.candidate(now, model=task.model_ref, queued=queued, prefix=task.prefix, affine=affine)
         if not needs_slot and (pool_id in self.reloading or replica.is_awaited(now)):
             return replace(candidate, ready=True)
         if not needs_slot and not candidate.ready and replica.is_coming(now):

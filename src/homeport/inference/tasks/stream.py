@@ -117,6 +117,12 @@ class TaskStream:
             self._dropped = self._read
         _wake(self._moved)
 
+    async def wait_until_over(self) -> None:
+        while not self.is_over:
+            self._moved = self._moved or asyncio.Event()
+            self._moved.clear()
+            await self._moved.wait()
+
     # --- the reader's side --------------------------------------------------------------------------------------
 
     async def frames(

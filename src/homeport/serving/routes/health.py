@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Final, Protocol, runtime_checkable
 
 from fastapi.responses import JSONResponse, PlainTextResponse
-from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client import Counter as MetricCounter
 from prometheus_client.registry import Collector
 
@@ -28,6 +28,8 @@ from homeport.serving.routes.peer_metrics import PeerMetrics
 from homeport.serving.routing import Router
 from homeport.vocabulary import Liveness, State
 
+# Prometheus makes no use of `_created`, one series for each counter and histogram; a node's page has none either.
+disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types for it
 OK: Final = "ok"
 Checks = Callable[[], Awaitable[Mapping[str, str]]]
 """Each check by name, with `ok` or one sentence saying what is wrong."""

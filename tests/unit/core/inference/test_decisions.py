@@ -194,6 +194,22 @@ def test_the_start_is_predicted_from_measured_rates() -> None:
     assert predicted_start_ms(3, slots_total=2, slots_free=0, seconds_per_task=2.0) == 4000
 
 
+def test_what_is_preferred_comes_first_within_its_priority_until_another_has_waited_too_long() -> None:
+    queue: PoolQueue[str] = PoolQueue(10, wait_seconds_max=5.0)
+    for name, priority in (("b1", "interactive"), ("a1", "interactive"), ("a2", "batch"), ("b2", "batch")):
+        queue.offer(entry(name, priority=Priority(priority)))
+    queue.offer(entry("a3", since=9.0))
+
+    def take(now: float) -> str:
+        taken = queue.take(lambda _: True, now, lambda name: name.startswith("a"))
+        assert taken is not None
+        return taken.id
+
+    assert [take(1.0), take(6.0)] == ["a1", "b1"], "b1 has waited for more than five seconds"
+    queue.cancel("a2")
+    assert [take(1.0), take(1.0)] == ["a3", "b2"]
+
+
 # --- admission ----------------------------------------------------------------------------------------------------
 
 
@@ -204,6 +220,7 @@ def test_the_start_is_predicted_from_measured_rates() -> None:
         (replace(TASK, ctx=4096), Situation(ctx_limit=2048), TaskCode.INVALID_PARAMS),
         (replace(TASK, max_tokens=60_000), Situation(), TaskCode.INVALID_PARAMS),
         (replace(TASK, prompt_tokens_estimate=2000), Situation(ctx_limit=2005), TaskCode.INVALID_PARAMS),
+        (replace(TASK, text_tokens_max=2006), Situation(ctx_limit=2005), TaskCode.INVALID_PARAMS),
         (replace(TASK, deadline_ms=0), Situation(), TaskCode.DEADLINE_UNMET),
         (TASK, Situation(predicted_start_ms=2000), TaskCode.DEADLINE_UNMET),
         (TASK, Situation(session=Session("s", 0.0, turns=8)), TaskCode.INVALID_PARAMS),
@@ -232,6 +249,13 @@ def test_the_first_broken_rule_is_the_answer() -> None:
 
 def test_a_good_task_is_accepted() -> None:
     assert admission.refusal(TASK, Situation(model=CatalogModel("m"), session=Session("s", 0.0))) is None
+
+
+def test_texts_that_are_computed_one_by_one_need_the_context_of_the_longest() -> None:
+    task = replace(TASK, prompt_tokens_estimate=9_000, text_tokens_max=500, workload=WorkloadKind.EMBEDDING)
+    assert admission.refusal(task, Situation(ctx_limit=512)) is None
+    where = candidate(ctx_max=512, workloads=frozenset({"embedding"}))
+    assert place(task, [where]).chosen == where
 
 
 # --- breaker and sessions -------------------------------------------------------------------------------------------

@@ -76,7 +76,8 @@ def explain_task(settings: Settings, client: Client, thing: str) -> None:
     error = found.get("error") or {}
     print_facts(
         [
-            ("state", {"active": "running or waiting"}.get(found.get("state", ""), "ended")),
+            ("state", _task_state(found)),
+            ("waits for", str(found.get("waits_for", ""))),
             ("placement", str(found.get("placement", ""))),
             ("waited", f"{found['waited_ms']} ms" if "waited_ms" in found else ""),
             ("queue position", str(found.get("queue_position", ""))),
@@ -85,6 +86,12 @@ def explain_task(settings: Settings, client: Client, thing: str) -> None:
             ("ended", f"{error.get('code')}: {error.get('message')}" if error else ""),
         ]
     )
+
+
+def _task_state(found: Json) -> str:
+    if found["state"] == "active":
+        return "waiting" if found.get("waits_for") else "running"
+    return "cancelled" if found.get("canceled") else "ended"
 
 
 def _line(decision: Json) -> str:
