@@ -335,6 +335,7 @@ def _margo_client(site: SiteParts, url: str) -> AbstractAsyncContextManager["Mar
         conductor=site.conductor,
         schedule=schedule(settings.wfm_poll_seconds, settings.wfm_hours, settings.wfm_downtime),
         share=share(settings.wfm_share),
+        forgotten_version=settings.wfm_forgotten_version,
         on_contact=site.contact.of_wfm,
     )
 

@@ -37,6 +37,9 @@ class SiteSettings:
     wfm_share: tuple[str, ...] = ()
     """What is reported of the nodes, at most (`cores=2`, `memory=4Gi`, `storage=100Gi`): the rest of the machines is
     for others. Everything when empty."""
+    wfm_forgotten_version: int = 0
+    """While this manifest version is adopted, older manifests are accepted: the fleet manager has lost its state, or
+    is another one now."""
     branch: str = "main"
     poll_seconds: float = 30.0
     """How often a remote repository is polled when no notification arrives. Central and webhooks do notify, so this

@@ -85,8 +85,13 @@ async def test_artifacts(wfm: WfmStand, line7: MargoClient) -> None:
         assert each.headers["etag"] == f'"{digest}"'
         assert each.headers["cache-control"] == "private, max-age=31536000, immutable"
         assert each.headers["vary"] == "Accept-Encoding" and "content-encoding" not in each.headers
-    unchanged = await line7.get(listed["url"], **{"If-None-Match": f'"{listed["digest"]}"'})
+    condition = {"If-None-Match": bundle.headers["etag"]}
+    unchanged = await line7.get(manifest["bundle"]["url"], **condition)
     assert (unchanged.status, unchanged.body) == (304, b"")
+    assert unchanged.headers["etag"] == bundle.headers["etag"]
+    # The contract lists no 304 for a single deployment.
+    again = await line7.get(listed["url"], **{"If-None-Match": found.headers["etag"]})
+    assert (again.status, again.body) == (200, found.body)
     for path, name in (
         (f"/api/v1/deployments/{deployment_id}/{ZERO}", "deployment-not-found"),
         (f"/api/v1/deployments/{deployment_id}/sha512:00", "deployment-not-found"),

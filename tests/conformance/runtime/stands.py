@@ -254,6 +254,13 @@ class EngineStand(Base):
     def forget_image(self, image: str | None = None) -> None:
         self._run(*(("images", "rm", "--sync") if self.kind == "containerd" else ("rmi",)), image or self.image)
 
+    def environment_of(self, container: Container) -> dict[str, str]:
+        if self.kind == "containerd":
+            lines = json.loads(self.engine("containers", "info", container.id))["Spec"]["process"]["env"]
+        else:
+            lines = json.loads(self.engine("inspect", container.id))[0]["Config"]["Env"]
+        return dict(each.split("=", 1) for each in lines)
+
     def known_of(self, container: Container) -> str:
         if self.kind == "containerd":
             told = json.loads(self.engine("containers", "info", container.id))

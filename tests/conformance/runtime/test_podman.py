@@ -22,7 +22,6 @@ from homeport.adapters.runtime.compose.files import LABEL_COMPONENT, LABEL_DEPLO
 from homeport.adapters.runtime.detect import open_runtime
 from homeport.adapters.runtime.docker_api.engine import EngineOptions
 from homeport.adapters.runtime.podman.api import PodmanApi
-from homeport.core.node.telemetry_variables import otlp_variables
 from homeport.ports import FollowsOutput, OutputLine, SharedEngine
 from homeport.vocabulary import DeploymentId, NodeId
 from tests.conformance.runtime.stands import STAYS_SERVICE, ComposeStand, HelmStand, ImageStand
@@ -239,24 +238,6 @@ async def test_a_start_that_the_engine_lost_is_made_again(
         finally:
             await runtime.remove(workload.deployment_id, workload.spec.name, remove_images=False)
     assert (tmp_path / "stumbled").is_dir()
-
-
-@pytest.mark.parametrize("kind", [ComposeStand, ImageStand])
-async def test_every_container_is_told_where_the_collector_is(
-    tmp_path: Path, registry_host: str, image: str, kind: type[ComposeStand] | type[ImageStand]
-) -> None:
-    variables = dict(otlp_variables("http://10.0.0.1:4318", "http://10.0.0.1:4317"))
-    options = EngineOptions(environment=engine_environment(), variables=variables)
-    stand = kind("podman", tmp_path, registry_host, options, image=image)
-    async with stand.opened() as runtime:
-        await runtime.apply(await stand.runs(), ignore)
-        seen = await runtime.observe(stand.deployment_id)
-        containers = [each.id for component in seen for each in component.containers]
-        assert containers
-        told = await anyio.to_thread.run_sync(environments_of, containers)
-        assert len(told) == len(containers)
-        assert all(f"{name}={value}" in each for name, value in variables.items() for each in told)
-        await runtime.remove(stand.deployment_id, "web", remove_images=False)
 
 
 @pytest.mark.parametrize("kind", [ComposeStand, ImageStand, HelmStand])

@@ -2,20 +2,24 @@
 
 from collections.abc import Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import anyio
 import pytest
+from anyio.to_thread import run_sync
 
 from homeport.core.node.health import HealthVerdict
+from homeport.core.node.telemetry_variables import otlp_variables
 from homeport.errors import WorkFailed
 from homeport.ports import FollowsOutput, OutputLine, Runtime, Workload
 from homeport.vocabulary import Code
-from tests.conformance.runtime.stands import Stand
+from tests.conformance.runtime.stands import EngineStand, Stand
 from tests.conformance.runtime.usage import ids, install, observe_one, read_logs
 from tests.support.health import HealthWatch, settle
 
 pytestmark = pytest.mark.anyio
+WITH_CONTAINERS = ("podman", "docker", "podman-image", "docker-image", "containerd-image", "helm")
 
 
 async def test_an_applied_component_runs_with_the_digest_of_its_spec(runtime: Runtime, stand: Stand) -> None:
@@ -53,6 +57,26 @@ async def test_a_parameter_reaches_the_workload_unchanged(runtime: Runtime, stan
     workload = await stand.runs(GREETING=value)
     await install(runtime, workload)
     assert value in await read_logs(runtime, workload, value)
+
+
+@pytest.mark.parametrize("stand", WITH_CONTAINERS, indirect=True)
+async def test_every_container_is_told_where_the_collector_is(stand: Stand) -> None:
+    """Whatever makes it; what the app says by that name goes before."""
+    assert isinstance(stand, EngineStand)
+    variables = dict(otlp_variables("http://10.0.0.1:4318", "http://10.0.0.1:4317", "/etc/collector.pem"))
+    assert len(variables) == 4
+    stand.options = replace(stand.options, variables={**variables, "GREETING": "of the machine"})
+    async with stand.opened() as runtime:
+        try:
+            await install(runtime, await stand.runs(GREETING="of the app"))
+            containers = (await observe_one(runtime, stand.deployment_id)).containers
+            told = [await run_sync(stand.environment_of, each) for each in containers]
+        finally:
+            await runtime.remove(stand.deployment_id, "web", remove_images=False)
+    assert told
+    for environment in told:
+        assert variables.items() <= environment.items()
+        assert environment["GREETING"] == "of the app"
 
 
 async def test_a_reopened_runtime_sees_the_same_containers(stand: Stand) -> None:

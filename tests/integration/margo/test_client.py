@@ -128,6 +128,33 @@ async def test_a_damaged_memory_is_made_of_the_commit_and_nothing_older_is_taken
         await eventually(lambda: wanted(site) == {TWO})
 
 
+async def test_a_fleet_manager_that_lost_its_state_is_followed_again_when_an_operator_says_so(
+    tmp_path: Path, wfm: MockWfm, options: dict[str, Any]
+) -> None:
+    """Once: what is adopted after that is as safe from older manifests as before."""
+    wfm.version = 40
+    wfm.want(deployment(1), deployment(2))
+    async with running_site(tmp_path, "north", **options):
+        await installed(wfm, ONE)
+        await installed(wfm, TWO)
+        await polled_again(wfm)
+    wfm.version = 1
+    wfm.want(deployment(1), deployment(3))  # version 2
+    async with running_site(tmp_path, "north", wfm_forgotten_version=40, **options) as site:
+        problem = await eventually(lambda: site.parts.conductor.memory.source_problem)
+        assert "not newer than 41" in problem and "--wfm-forget 41" in problem and wanted(site) == {ONE, TWO}
+    async with running_site(tmp_path, "north", wfm_forgotten_version=41, **options) as site:
+        await installed(wfm, deployment_id(3))
+        assert wanted(site) == {ONE, deployment_id(3)} and site.parts.conductor.memory.source_problem is None
+        await eventually(lambda: wfm.states(TWO)[-1:] == ["removed"])
+        assert wfm.states(ONE).count("installing") == 1  # what was not changed ran on
+        assert {each["adoptedManifestVersion"] for each in wfm.statuses(deployment_id(3))} == {2}
+        older: dict[str, Any] = {"bundle": None, "deployments": [], "manifestVersion": 1}
+        wfm.manifest_body = json.dumps(older).encode()
+        await polled_again(wfm)
+        assert wanted(site) == {ONE, deployment_id(3)}
+
+
 async def test_capabilities_are_the_first_call_after_each_start(
     tmp_path: Path, wfm: MockWfm, options: dict[str, Any]
 ) -> None:

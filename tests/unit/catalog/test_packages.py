@@ -11,7 +11,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from homeport.adapters.registry.oci import render_manifest
-from homeport.catalog.packages import pack_app, push_app
+from homeport.catalog.packages import pack_app, package_files, push_app
 from homeport.errors import InvalidInput, NotFound
 from tests.support.fake_registry import FakeRegistry
 from tests.support.images import EXAMPLES
@@ -52,6 +52,30 @@ def test_the_packages_are_what_margo_describes(folder: Path) -> None:
     assert all("org.margo.app.resource" in layer.annotations for layer in app.artifact.layers[1:])
     assert app.artifact.layers[0].content == (folder / "margo.yaml").read_bytes()
     assert app.artifact.layers[1].annotations["org.opencontainers.image.title"] == "resources/description.md"
+
+
+def test_each_resource_is_a_layer_of_its_kind_and_format(folder: Path) -> None:
+    resources = {
+        "icon": ("./resources/logo.JPG", "jpeg"),
+        "descriptionFile": ("./resources/description.md", "markdown"),
+        "licenseFile": ("resources/LICENSE.pdf", "pdf"),
+        "releaseNotes": ("./notes.txt", "plain"),
+    }
+    for name, _ in resources.values():
+        (folder / name).write_bytes(name.encode())
+    lines = "\n      ".join(f"{kind}: {name}" for kind, (name, _) in resources.items())
+    edit(folder, "descriptionFile: ./resources/description.md", lines)
+    app = pack_app(folder, BASE)[-1]
+    packed = {
+        (layer.media_type, layer.annotations["org.opencontainers.image.title"], layer.content)
+        for layer in app.artifact.layers[1:]
+        if layer.annotations["org.margo.app.resource"] in layer.media_type
+    }
+    assert packed == {
+        (f"application/vnd.margo.app.{kind}.v1+{format_}", name.removeprefix("./"), name.encode())
+        for kind, (name, format_) in resources.items()
+    }
+    assert package_files(app.artifact, "it").keys() == {"margo.yaml", *(name for _, name, _ in packed)}
 
 
 def test_packing_twice_gives_the_same(folder: Path) -> None:

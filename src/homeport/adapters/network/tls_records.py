@@ -2,8 +2,8 @@
 
 asyncio asks for one more record after each, which is an exception when there is none, and looks twice whether
 something is to be sent. Most requests are one record, and so are most answers: polls of ten thousand machines. What
-is not so simple is left to asyncio's own methods, which these replace. Where another Python calls them by other
-names, they are not called, and everything is as asyncio does it.
+is not so simple is left to asyncio's own methods, which these replace. A handshake that fails sends its alert. Where
+another Python calls them by other names, they are not called, and everything is as asyncio does it.
 """
 
 import ssl
@@ -21,6 +21,12 @@ _AGAIN: Final = (ssl.SSLWantReadError, ssl.SSLSyscallError)
 class TlsRecords(_ASYNCIO):  # type: ignore[misc]
     max_size = TLS_BUFFER_BYTES
     """A whole record: after it is read, nothing of it is left in the TLS library."""
+
+    def _on_handshake_complete(self, handshake_exc: BaseException | None) -> None:
+        if isinstance(handshake_exc, ssl.SSLError) and (alert := self._outgoing.read()):
+            # Why the handshake failed, which asyncio throws away: a client then only sees the connection end.
+            self._transport.write(alert)
+        super()._on_handshake_complete(handshake_exc)
 
     def _do_read(self) -> None:
         is_simple = self._state is _WRAPPED and not self._app_protocol_is_buffer

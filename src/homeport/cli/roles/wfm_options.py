@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from homeport.core.margo.manifest import VERSION_MAX
 from homeport.errors import InvalidInput
 from homeport.lazy_dataclass import dataclass
 
@@ -18,6 +19,7 @@ class WfmOptions:
     hours: tuple[str, ...]
     downtime: tuple[str, ...]
     share: tuple[str, ...]
+    forgotten: int
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -33,6 +35,7 @@ class WfmOptions:
             "wfm_hours": self.hours,
             "wfm_downtime": self.downtime,
             "wfm_share": self.share,
+            "wfm_forgotten_version": self.forgotten,
         }
 
 
@@ -75,6 +78,13 @@ def wfm_options(command: Callable[..., None]) -> Callable[..., None]:
             metavar="WHAT=AMOUNT",
             help="What it may count on of the nodes: cores=2, memory=4Gi, storage=100Gi; may be repeated [all].",
         ),
+        click.option(
+            "--wfm-forget",
+            type=click.IntRange(min=0, max=VERSION_MAX),
+            default=0,
+            metavar="VERSION",
+            help="Accept older manifests than this adopted one, once: its fleet manager has lost its state.",
+        ),
     )
 
     @wraps(command)
@@ -86,9 +96,11 @@ def wfm_options(command: Callable[..., None]) -> Callable[..., None]:
         wfm_hours: tuple[str, ...],
         wfm_downtime: tuple[str, ...],
         wfm_share: tuple[str, ...],
+        wfm_forget: int,
         **others: Any,
     ) -> None:
-        command(wfm=WfmOptions(source, wfm, wfm_poll, wfm_hours, wfm_downtime, wfm_share), **others)
+        given = WfmOptions(source, wfm, wfm_poll, wfm_hours, wfm_downtime, wfm_share, wfm_forget)
+        command(wfm=given, **others)
 
     decorated: Callable[..., None] = gathered
     for option in reversed(options):

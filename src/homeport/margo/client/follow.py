@@ -48,7 +48,7 @@ from homeport.fleet.site.conductor import Conductor
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.margo.client.reports import StatusReporter
-from homeport.margo.client.state import ClientMemory
+from homeport.margo.client.state import NOTHING_YET, ClientMemory
 from homeport.margo.client.transport import WfmRefused, WfmTransport, open_transport, wait_seconds
 from homeport.ports import Change, Clock, GitSource, Proposal, Store
 from homeport.vocabulary import Commit, DeploymentId, SiteName
@@ -82,10 +82,13 @@ async def open_margo_client(
     schedule: PollSchedule,
     share: Share,
     on_contact: Callable[[str | None], None],
+    forgotten_version: int = 0,
 ) -> AsyncIterator["MargoClient"]:
     """`git` is a repository of the site's own, which only the site writes to."""
     async with open_transport(url, tls=tls, verify=verify) as transport:
-        yield MargoClient(site, store, clock, git, conductor, transport, schedule, share, on_contact)
+        yield MargoClient(
+            site, store, clock, git, conductor, transport, schedule, share, on_contact, forgotten_version
+        )
 
 
 @dataclass(slots=True)
@@ -99,6 +102,9 @@ class MargoClient:
     schedule: PollSchedule
     share: Share
     on_contact: Callable[[str | None], None]
+    forgotten_version: int = 0
+    """While this one is adopted, an older manifest is believed: an operator says that the fleet manager has lost its
+    state."""
     local_time: Callable[[datetime], datetime] = lambda now: now.astimezone()
     memory: ClientMemory = field(init=False)
     reporter: StatusReporter = field(init=False)
@@ -178,7 +184,8 @@ class MargoClient:
         self.reporter.polled(is_accepted=True)
         if reply.status != 304 and not is_adopted(reply.body, adopted):
             try:
-                manifest = judge(reply.body, reply.etag, adopted, media_type=reply.media_type)
+                since = NOTHING_YET if adopted.version == self.forgotten_version else adopted
+                manifest = judge(reply.body, reply.etag, since, media_type=reply.media_type)
                 await self._adopt(adopted_of(manifest, reply.body, reply.etag), manifest)
             except UpdateRejected as error:
                 await self.conductor.source_failed(f"An update of the fleet manager was rejected: {error}")

@@ -135,5 +135,5 @@ async def test_bytes_that_are_no_record_end_the_connection(tmp_path: Path) -> No
 
 
 def test_these_are_methods_that_asyncio_calls() -> None:
-    for name in ("_do_read", "_do_read__copied", "_write_appdata"):
+    for name in ("_on_handshake_complete", "_do_read", "_do_read__copied", "_write_appdata"):
         assert getattr(TlsRecords, name) is not getattr(sslproto.SSLProtocol, name)
