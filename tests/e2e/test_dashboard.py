@@ -121,6 +121,13 @@ def lines_are_chosen_by_source_and_level(page: Page) -> None:
     expect(page.get_by_text("homeport logs --kind node --level error -f")).to_be_visible()
     expect(page.get_by_role("log").or_(page.get_by_text("No line matches"))).to_be_visible()
     expect(lines.locator("b[title=info]")).to_have_count(0)
+    page.get_by_role("button", name="Between…").click()
+    page.get_by_label("to", exact=True).fill("2020-01-02T03:04:05")
+    expect(page.get_by_text("No line matches")).to_be_visible()
+    page.reload()
+    expect(page.get_by_label("to", exact=True)).to_have_value("2020-01-02T03:04:05")
+    page.get_by_role("group", name="Time").get_by_role("button", name="1 h", exact=True).click()
+    expect(page).to_have_url(re.compile(r"\?kind=node&level=error&since=1h$"))
 
 
 IS_AT_ITS_END = "each => each.scrollTop + each.clientHeight >= each.scrollHeight - 2"
