@@ -97,6 +97,8 @@ def test_an_app_is_deployed_from_the_form_and_its_logs_are_read(fleet: Fleet, pa
     deploy(page, "hello")
     expect(page.locator("h1 .pill")).to_have_text("INSTALLED")
     expect(page.get_by_text("homeport why hello@home")).to_be_visible()
+    way = page.get_by_role("navigation", name="Breadcrumb")
+    expect(way.get_by_role("link", name="home", exact=True)).to_have_attribute("href", "/sites/home")
 
     visit(page, "/logs")
     page.get_by_label("Filter").fill('"written to git" -site:nowhere')
@@ -121,6 +123,13 @@ def lines_are_chosen_by_source_and_level(page: Page) -> None:
     expect(page.get_by_text("homeport logs --kind node --level error -f")).to_be_visible()
     expect(page.get_by_role("log").or_(page.get_by_text("No line matches"))).to_be_visible()
     expect(lines.locator("b[title=info]")).to_have_count(0)
+    page.get_by_role("button", name="Between…").click()
+    page.get_by_label("to", exact=True).fill("2020-01-02T03:04:05")
+    expect(page.get_by_text("No line matches")).to_be_visible()
+    page.reload()
+    expect(page.get_by_label("to", exact=True)).to_have_value("2020-01-02T03:04:05")
+    page.get_by_role("group", name="Time").get_by_role("button", name="1 h", exact=True).click()
+    expect(page).to_have_url(re.compile(r"\?kind=node&level=error&since=1h$"))
 
 
 IS_AT_ITS_END = "each => each.scrollTop + each.clientHeight >= each.scrollHeight - 2"
@@ -537,6 +546,7 @@ def steer_a_rollout_roll_back_and_delete(fleet: Fleet, page: Page) -> None:
     expect(page.get_by_text(line, exact=True)).to_be_visible()
     page.get_by_role("button", name="Deploy to 1 site", exact=True).click()
     page.wait_for_url(re.compile("/rollouts/"))
+    expect(page).to_have_title("quiet 1.0.0 · Homeport")
     state = page.locator("h1 .pill")
     expect(state).to_have_text("running")
     confirm(page, "Pause…", "Pause this rollout", "Pause")

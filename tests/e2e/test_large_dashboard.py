@@ -158,6 +158,23 @@ def test_a_field_offers_words_and_values_with_counts(fleet: LargeFleet, page: Pa
     page.goto(f"{fleet.url}/deployments?state=FAILED&site=bremen-*")
     expect(field).to_have_value("site:bremen-* state:FAILED")
     expect(page.locator("[data-row]")).to_have_count(4)
+    back_undoes_a_filter(page)
+
+
+def back_undoes_a_filter(page: Page) -> None:
+    """As a whole, however many letters it had."""
+    field = page.get_by_role("combobox", name="Filter")
+    page.get_by_role("button", name=re.compile("^Needs attention")).click()
+    expect(page).to_have_url(re.compile("attention=true"))
+    for text in ("site:hamburg-1", "site:hamburg-1 state:FAILED"):
+        field.fill(text)
+        expect(page).to_have_url(re.compile(f"{quote(text, safe='')}(&|$)".replace("%20", r"(%20|\+)")))
+    page.go_back()
+    expect(field).to_have_value("site:bremen-* state:FAILED")
+    expect(page.get_by_role("button", name=re.compile("^Needs attention"))).to_have_attribute("aria-pressed", "true")
+    page.go_back()
+    expect(page).not_to_have_url(re.compile("attention"))
+    expect(page.locator("[data-row]")).to_have_count(4)
 
 
 def test_a_row_that_scrolls_into_view_costs_as_much_of_five_thousand_as_of_five_hundred(

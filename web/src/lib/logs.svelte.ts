@@ -6,7 +6,7 @@ import { whileShown } from './visible';
 import type { HistoryEntry, LogLine, LogLines } from './types';
 
 export type Row = { kind: 'line'; key: string; line: LogLine } | { kind: 'gap'; key: string; missed: number } | { kind: 'note'; key: string; text: string } | { kind: 'change'; key: string; entry: HistoryEntry };
-export const LINES_MAX = 20_000;
+const LINES_MAX = 20_000;
 const PAGE = 500;
 const PAUSES_SECONDS = [1, 2, 4, 8, 15];
 const PAINT_MILLISECONDS = 250;

@@ -28,12 +28,10 @@ export type AuditEntry = api.AuditEntryBody;
 export type LogLine = api.LogLineBody;
 export type LogLines = api.LogLinesBody;
 export type Job = api.JobBody;
-export type JobDetail = api.JobDetailBody;
 export type JobOutput = api.OutputBody;
 export type JobType = api.JobType;
 export type SubmitJob = api.SubmitJob;
 export type Model = api.ModelBody;
-export type NewModel = api.NewModel;
 export type Telemetry = api.TelemetryBody;
 export type Heartbeats = api.HeartbeatsBody;
 export type Use = Whole<api.UseBody>;
@@ -55,17 +53,8 @@ export type AppDetail = Omit<api.AppDetailBody, 'parameters' | 'configuration'> 
 	parameters: Record<string, { value?: unknown }>;
 	configuration: { sections?: { name: string; settings: Setting[] }[]; schema?: Schema[] } | null;
 };
-export interface Replica {
-	replica_id: string; engine: string; engine_version: string; models: string[]; site: string | null; node_id: string | null; live: boolean; ready: boolean;
-	slots_total: number; slots_free: number; active_leases: number; circuit: string; tokens_per_second: number | null; first_token_ms: number | null; last_error: string | null;
-}
-export interface Pool {
-	pool_id: string; live: boolean; ready: boolean; draining: boolean; last_error: string | null; replicas: Replica[];
-	metrics: { queue_depth: number; slots_total: number; slots_free: number; active_leases: number; replicas: number };
-}
-export interface WaitingTask { task_id: string; pool_id: string; priority: string; position: number; from: string; model: string; waits_ms: number; why: string }
-export interface PlacedTask { task_id: string; pool_id: string; replica_id: string; priority: string; from: string; model: string; waited_ms: number; ago_ms: number; why: string }
-export interface Queue { waiting: WaitingTask[]; placed: PlacedTask[] }
-export interface TaskSession { session_id: string; from: string; replica: string | null; ttl_ms_remaining: number; turns: number; kv_warmth: boolean; tokens_budget_remaining: number | null }
-export interface Artifact { id: string; kind: string; digest: string; created_ms: number; tags: string[]; content?: unknown; metadata?: unknown; parent?: string | null }
-export interface UsageRow { key: string; name: string; day: string; model: string; requests: number; tokens_in: number; tokens_out: number }
+export type Pool = api.Pool;
+export type Queue = api.Queue;
+export type TaskSession = api.ListedSession;
+export type Artifact = api.Artifact;
+export type UsageRow = api.UsageRow;

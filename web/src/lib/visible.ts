@@ -1,6 +1,6 @@
 // A browser has six connections to a server for all its tabs together. A stream keeps one, so a tab that nobody looks at lets go of it, and
 // resumes where it was when it is looked at again.
-export function untilShown(signal: AbortSignal): Promise<void> {
+function untilShown(signal: AbortSignal): Promise<void> {
 	if (!document.hidden || signal.aborted) return Promise.resolve();
 	return new Promise((resolve) => {
 		const looked = () => {

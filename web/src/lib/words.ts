@@ -27,5 +27,8 @@ export const triggered = (trigger: string): string => ({ schedule: 'by its sched
 
 export const shellQuoted = (text: string): string => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
-/** A text with its UUIDs cut to their first eight letters; what follows them, as the step of a run, stays. */
-export const shortIds = (text: string): string => text.replace(/\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b/g, '$1');
+/** A text with its UUIDs and commits cut to their first eight letters; what follows them, as the step of a run, stays. */
+export const shortIds = (text: string): string => text.replace(/\b([0-9a-f]{8})[0-9a-f]{32}\b/g, '$1').replace(/\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b/g, '$1');
+
+/** Names as people count them: bremen-2 before bremen-10. */
+export const byName = new Intl.Collator(undefined, { numeric: true }).compare;

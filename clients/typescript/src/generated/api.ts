@@ -93,6 +93,17 @@ export interface AppsBody {
   apps: (AppBody)[];
 }
 
+export interface Artifact {
+  id: string;
+  kind: string;
+  digest: string;
+  created_ms: number;
+  tags: (string)[];
+  content?: Record<string, unknown>;
+  metadata?: Record<string, unknown>;
+  parent?: string | null;
+}
+
 export interface AskedBody {
   deployment_id: string;
   revision: string;
@@ -703,6 +714,19 @@ export interface LabelSite {
   labels: Record<string, string | null>;
 }
 
+export interface ListedSession {
+  ttl_ms_remaining: number;
+  turns: number;
+  kv_bytes: number | null;
+  kv_warmth: boolean;
+  tokens_budget_remaining: number | null;
+  time_budget_remaining_ms: number | null;
+  cost_budget_remaining: number | null;
+  session_id: string;
+  from: string;
+  replica: string | null;
+}
+
 export type Liveness = "live" | "stale" | "lost" | "unknown";
 
 export interface LogIn {
@@ -977,6 +1001,19 @@ export interface PipelinesBody {
   pipelines: (PipelineBody)[];
 }
 
+export interface PlacedTask {
+  task_id: string;
+  pool_id: string;
+  priority: string;
+  from: string;
+  model: string;
+  why: string;
+  replica_id: string;
+  waited_ms: number;
+  ago_ms: number;
+  running: boolean;
+}
+
 export interface PlacementBody {
   mode?: "each" | "one" | "count" | null;
   count?: number | null;
@@ -1049,6 +1086,33 @@ export interface PolicyBody {
   on_unhealthy?: "restart" | "report" | null;
 }
 
+export interface Pool {
+  live: boolean;
+  ready: boolean;
+  draining: boolean;
+  metrics: PoolMetrics;
+  last_error: string | null;
+  pool_id: string;
+  replicas: (Replica)[];
+}
+
+export interface PoolHealth {
+  live: boolean;
+  ready: boolean;
+  draining: boolean;
+  metrics: PoolMetrics;
+  last_error: string | null;
+}
+
+export interface PoolMetrics {
+  queue_depth: number;
+  slots_total: number;
+  slots_free: number;
+  active_leases: number;
+  replicas: number;
+  preparation?: (Record<string, unknown>)[];
+}
+
 export interface ProblemBody {
   type: string;
   title: string;
@@ -1083,6 +1147,11 @@ export interface PullBody {
   done_bytes: number;
   total_bytes: number;
   problem: string;
+}
+
+export interface Queue {
+  waiting: (WaitingTask)[];
+  placed: (PlacedTask)[];
 }
 
 export interface Reach {
@@ -1127,6 +1196,27 @@ export interface Renew {
   spiffe_id: string;
   csr: string;
   reach?: Reach | null;
+}
+
+export interface Replica {
+  replica_id: string;
+  engine: string;
+  engine_version: string;
+  models: (string)[];
+  site: string | null;
+  node_id: string | null;
+  device_mask: string | null;
+  loading: "loaded" | "loading" | "unloaded";
+  live: boolean;
+  ready: boolean;
+  slots_total: number;
+  slots_free: number;
+  active_leases: number;
+  circuit: "closed" | "open" | "half-open";
+  tokens_per_second: number | null;
+  first_token_ms: number | null;
+  vram_free_bytes: number | null;
+  last_error: string | null;
 }
 
 export interface ReportItem {
@@ -1321,6 +1411,16 @@ export interface SeriesBody {
   maximum: (number | null)[];
 }
 
+export interface Session {
+  ttl_ms_remaining: number;
+  turns: number;
+  kv_bytes: number | null;
+  kv_warmth: boolean;
+  tokens_budget_remaining: number | null;
+  time_budget_remaining_ms: number | null;
+  cost_budget_remaining: number | null;
+}
+
 export interface SetAsideBody {
   sequence: number;
   code: string;
@@ -1501,6 +1601,17 @@ export interface TrustPolicyBody {
   ca_roots?: (string)[];
 }
 
+export interface UsageRow {
+  key: string;
+  name: string;
+  day: string;
+  model: string;
+  site: string | null;
+  requests: number;
+  tokens_in: number;
+  tokens_out: number;
+}
+
 export interface UseBody {
   nodes: (NodeUseBody)[];
   containers: (ContainerUseBody)[];
@@ -1517,6 +1628,17 @@ export interface VolumeBody {
 
 export interface VolumesBody {
   volumes: (VolumeBody)[];
+}
+
+export interface WaitingTask {
+  task_id: string;
+  pool_id: string;
+  priority: string;
+  from: string;
+  model: string;
+  why: string;
+  position: number;
+  waits_ms: number;
 }
 
 export interface WaveBody {
@@ -1563,6 +1685,7 @@ export interface Bodies {
   Approve: Approve;
   AppsAddedBody: AppsAddedBody;
   AppsBody: AppsBody;
+  Artifact: Artifact;
   AskedBody: AskedBody;
   AttentionBody: AttentionBody;
   AuditBody: AuditBody;
@@ -1636,6 +1759,7 @@ export interface Bodies {
   JoinedBody: JoinedBody;
   KeptBody: KeptBody;
   LabelSite: LabelSite;
+  ListedSession: ListedSession;
   Liveness: Liveness;
   LogIn: LogIn;
   LogLineBody: LogLineBody;
@@ -1664,6 +1788,7 @@ export interface Bodies {
   PipelineBody: PipelineBody;
   PipelineDetailBody: PipelineDetailBody;
   PipelinesBody: PipelinesBody;
+  PlacedTask: PlacedTask;
   PlacementBody: PlacementBody;
   PlanBody: PlanBody;
   PlannedComponent: PlannedComponent;
@@ -1673,10 +1798,14 @@ export interface Bodies {
   PlannedParameter: PlannedParameter;
   PlannedWave: PlannedWave;
   PolicyBody: PolicyBody;
+  Pool: Pool;
+  PoolHealth: PoolHealth;
+  PoolMetrics: PoolMetrics;
   ProblemBody: ProblemBody;
   ProfileBody: ProfileBody;
   ProfileMatchBody: ProfileMatchBody;
   PullBody: PullBody;
+  Queue: Queue;
   Reach: Reach;
   ReadyBody: ReadyBody;
   RefusedNode: RefusedNode;
@@ -1684,6 +1813,7 @@ export interface Bodies {
   RekeyedBody: RekeyedBody;
   RemovedSiteBody: RemovedSiteBody;
   Renew: Renew;
+  Replica: Replica;
   ReportItem: ReportItem;
   ReportedBody: ReportedBody;
   Reports: Reports;
@@ -1707,6 +1837,7 @@ export interface Bodies {
   SecretValuesBody: SecretValuesBody;
   SecretsBody: SecretsBody;
   SeriesBody: SeriesBody;
+  Session: Session;
   SetAsideBody: SetAsideBody;
   SetSecret: SetSecret;
   SignatureBody: SignatureBody;
@@ -1731,9 +1862,11 @@ export interface Bodies {
   TokenBody: TokenBody;
   TokensBody: TokensBody;
   TrustPolicyBody: TrustPolicyBody;
+  UsageRow: UsageRow;
   UseBody: UseBody;
   VolumeBody: VolumeBody;
   VolumesBody: VolumesBody;
+  WaitingTask: WaitingTask;
   WaveBody: WaveBody;
   WentBackBody: WentBackBody;
   WhoAmIBody: WhoAmIBody;
@@ -1848,8 +1981,8 @@ export interface Answers {
   "GET /v1/models/{model}": Record<string, unknown>;
   "POST /v1/{path}": Record<string, unknown>;
   "GET /v2/artifacts": Record<string, unknown>;
-  "POST /v2/artifacts": Record<string, unknown>;
-  "GET /v2/artifacts/{id}": Record<string, unknown>;
+  "POST /v2/artifacts": Artifact;
+  "GET /v2/artifacts/{id}": Artifact;
   "GET /v2/catalog/models": ModelsBody;
   "POST /v2/catalog/models": ModelBody;
   "GET /v2/catalog/models/{model_id}": ModelBody;
@@ -1859,15 +1992,15 @@ export interface Answers {
   "GET /v2/meta/capabilities": Record<string, unknown>;
   "GET /v2/meta/version": Record<string, unknown>;
   "GET /v2/pools": Record<string, unknown>;
-  "GET /v2/pools/{id}": Record<string, unknown>;
+  "GET /v2/pools/{id}": Pool;
   "DELETE /v2/pools/{id}/drain": Record<string, unknown>;
   "POST /v2/pools/{id}/drain": Record<string, unknown>;
-  "GET /v2/pools/{id}/health": Record<string, unknown>;
+  "GET /v2/pools/{id}/health": PoolHealth;
   "POST /v2/pools/{id}/purge": Record<string, unknown>;
   "POST /v2/pools/{id}/reload": Record<string, unknown>;
-  "GET /v2/queue": Record<string, unknown>;
+  "GET /v2/queue": Queue;
   "GET /v2/sessions": Record<string, unknown>;
-  "GET /v2/sessions/{id}": Record<string, unknown>;
+  "GET /v2/sessions/{id}": Session;
   "POST /v2/tasks": Admission;
   "GET /v2/tasks/{id}/why": Record<string, unknown>;
   "GET /v2/usage": Record<string, unknown>;
@@ -2372,6 +2505,48 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
   },
   "required": [
    "apps"
+  ],
+  "type": "object"
+ },
+ "Artifact": {
+  "properties": {
+   "content": {
+    "type": "object"
+   },
+   "created_ms": {
+    "type": "integer"
+   },
+   "digest": {
+    "type": "string"
+   },
+   "id": {
+    "type": "string"
+   },
+   "kind": {
+    "type": "string"
+   },
+   "metadata": {
+    "type": "object"
+   },
+   "parent": {
+    "type": [
+     "string",
+     "null"
+    ]
+   },
+   "tags": {
+    "items": {
+     "type": "string"
+    },
+    "type": "array"
+   }
+  },
+  "required": [
+   "created_ms",
+   "digest",
+   "id",
+   "kind",
+   "tags"
   ],
   "type": "object"
  },
@@ -5452,6 +5627,68 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
   ],
   "type": "object"
  },
+ "ListedSession": {
+  "properties": {
+   "cost_budget_remaining": {
+    "type": [
+     "number",
+     "null"
+    ]
+   },
+   "from": {
+    "type": "string"
+   },
+   "kv_bytes": {
+    "type": [
+     "integer",
+     "null"
+    ]
+   },
+   "kv_warmth": {
+    "type": "boolean"
+   },
+   "replica": {
+    "type": [
+     "string",
+     "null"
+    ]
+   },
+   "session_id": {
+    "type": "string"
+   },
+   "time_budget_remaining_ms": {
+    "type": [
+     "number",
+     "null"
+    ]
+   },
+   "tokens_budget_remaining": {
+    "type": [
+     "number",
+     "null"
+    ]
+   },
+   "ttl_ms_remaining": {
+    "type": "integer"
+   },
+   "turns": {
+    "type": "integer"
+   }
+  },
+  "required": [
+   "cost_budget_remaining",
+   "from",
+   "kv_bytes",
+   "kv_warmth",
+   "replica",
+   "session_id",
+   "time_budget_remaining_ms",
+   "tokens_budget_remaining",
+   "ttl_ms_remaining",
+   "turns"
+  ],
+  "type": "object"
+ },
  "Liveness": {
   "enum": [
    "live",
@@ -6897,6 +7134,53 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
   ],
   "type": "object"
  },
+ "PlacedTask": {
+  "properties": {
+   "ago_ms": {
+    "type": "integer"
+   },
+   "from": {
+    "type": "string"
+   },
+   "model": {
+    "type": "string"
+   },
+   "pool_id": {
+    "type": "string"
+   },
+   "priority": {
+    "type": "string"
+   },
+   "replica_id": {
+    "type": "string"
+   },
+   "running": {
+    "type": "boolean"
+   },
+   "task_id": {
+    "type": "string"
+   },
+   "waited_ms": {
+    "type": "integer"
+   },
+   "why": {
+    "type": "string"
+   }
+  },
+  "required": [
+   "ago_ms",
+   "from",
+   "model",
+   "pool_id",
+   "priority",
+   "replica_id",
+   "running",
+   "task_id",
+   "waited_ms",
+   "why"
+  ],
+  "type": "object"
+ },
  "PlacementBody": {
   "additionalProperties": false,
   "properties": {
@@ -7326,6 +7610,110 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
   },
   "type": "object"
  },
+ "Pool": {
+  "properties": {
+   "draining": {
+    "type": "boolean"
+   },
+   "last_error": {
+    "type": [
+     "string",
+     "null"
+    ]
+   },
+   "live": {
+    "type": "boolean"
+   },
+   "metrics": {
+    "$ref": "PoolMetrics"
+   },
+   "pool_id": {
+    "type": "string"
+   },
+   "ready": {
+    "type": "boolean"
+   },
+   "replicas": {
+    "items": {
+     "$ref": "Replica"
+    },
+    "type": "array"
+   }
+  },
+  "required": [
+   "draining",
+   "last_error",
+   "live",
+   "metrics",
+   "pool_id",
+   "ready",
+   "replicas"
+  ],
+  "type": "object"
+ },
+ "PoolHealth": {
+  "properties": {
+   "draining": {
+    "type": "boolean"
+   },
+   "last_error": {
+    "type": [
+     "string",
+     "null"
+    ]
+   },
+   "live": {
+    "type": "boolean"
+   },
+   "metrics": {
+    "$ref": "PoolMetrics"
+   },
+   "ready": {
+    "type": "boolean"
+   }
+  },
+  "required": [
+   "draining",
+   "last_error",
+   "live",
+   "metrics",
+   "ready"
+  ],
+  "type": "object"
+ },
+ "PoolMetrics": {
+  "properties": {
+   "active_leases": {
+    "type": "integer"
+   },
+   "preparation": {
+    "items": {
+     "type": "object"
+    },
+    "type": "array"
+   },
+   "queue_depth": {
+    "type": "integer"
+   },
+   "replicas": {
+    "type": "integer"
+   },
+   "slots_free": {
+    "type": "integer"
+   },
+   "slots_total": {
+    "type": "integer"
+   }
+  },
+  "required": [
+   "active_leases",
+   "queue_depth",
+   "replicas",
+   "slots_free",
+   "slots_total"
+  ],
+  "type": "object"
+ },
  "ProblemBody": {
   "additionalProperties": false,
   "properties": {
@@ -7490,6 +7878,27 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    "done_bytes",
    "total_bytes",
    "problem"
+  ],
+  "type": "object"
+ },
+ "Queue": {
+  "properties": {
+   "placed": {
+    "items": {
+     "$ref": "PlacedTask"
+    },
+    "type": "array"
+   },
+   "waiting": {
+    "items": {
+     "$ref": "WaitingTask"
+    },
+    "type": "array"
+   }
+  },
+  "required": [
+   "placed",
+   "waiting"
   ],
   "type": "object"
  },
@@ -7669,6 +8078,119 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
   "required": [
    "spiffe_id",
    "csr"
+  ],
+  "type": "object"
+ },
+ "Replica": {
+  "properties": {
+   "active_leases": {
+    "type": "integer"
+   },
+   "circuit": {
+    "enum": [
+     "closed",
+     "open",
+     "half-open"
+    ],
+    "type": "string"
+   },
+   "device_mask": {
+    "type": [
+     "string",
+     "null"
+    ]
+   },
+   "engine": {
+    "type": "string"
+   },
+   "engine_version": {
+    "type": "string"
+   },
+   "first_token_ms": {
+    "type": [
+     "number",
+     "null"
+    ]
+   },
+   "last_error": {
+    "type": [
+     "string",
+     "null"
+    ]
+   },
+   "live": {
+    "type": "boolean"
+   },
+   "loading": {
+    "enum": [
+     "loaded",
+     "loading",
+     "unloaded"
+    ],
+    "type": "string"
+   },
+   "models": {
+    "items": {
+     "type": "string"
+    },
+    "type": "array"
+   },
+   "node_id": {
+    "type": [
+     "string",
+     "null"
+    ]
+   },
+   "ready": {
+    "type": "boolean"
+   },
+   "replica_id": {
+    "type": "string"
+   },
+   "site": {
+    "type": [
+     "string",
+     "null"
+    ]
+   },
+   "slots_free": {
+    "type": "integer"
+   },
+   "slots_total": {
+    "type": "integer"
+   },
+   "tokens_per_second": {
+    "type": [
+     "number",
+     "null"
+    ]
+   },
+   "vram_free_bytes": {
+    "type": [
+     "integer",
+     "null"
+    ]
+   }
+  },
+  "required": [
+   "active_leases",
+   "circuit",
+   "device_mask",
+   "engine",
+   "engine_version",
+   "first_token_ms",
+   "last_error",
+   "live",
+   "loading",
+   "models",
+   "node_id",
+   "ready",
+   "replica_id",
+   "site",
+   "slots_free",
+   "slots_total",
+   "tokens_per_second",
+   "vram_free_bytes"
   ],
   "type": "object"
  },
@@ -8599,6 +9121,53 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
   ],
   "type": "object"
  },
+ "Session": {
+  "properties": {
+   "cost_budget_remaining": {
+    "type": [
+     "number",
+     "null"
+    ]
+   },
+   "kv_bytes": {
+    "type": [
+     "integer",
+     "null"
+    ]
+   },
+   "kv_warmth": {
+    "type": "boolean"
+   },
+   "time_budget_remaining_ms": {
+    "type": [
+     "number",
+     "null"
+    ]
+   },
+   "tokens_budget_remaining": {
+    "type": [
+     "number",
+     "null"
+    ]
+   },
+   "ttl_ms_remaining": {
+    "type": "integer"
+   },
+   "turns": {
+    "type": "integer"
+   }
+  },
+  "required": [
+   "cost_budget_remaining",
+   "kv_bytes",
+   "kv_warmth",
+   "time_budget_remaining_ms",
+   "tokens_budget_remaining",
+   "ttl_ms_remaining",
+   "turns"
+  ],
+  "type": "object"
+ },
  "SetAsideBody": {
   "additionalProperties": false,
   "properties": {
@@ -9490,6 +10059,48 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
   },
   "type": "object"
  },
+ "UsageRow": {
+  "properties": {
+   "day": {
+    "type": "string"
+   },
+   "key": {
+    "type": "string"
+   },
+   "model": {
+    "type": "string"
+   },
+   "name": {
+    "type": "string"
+   },
+   "requests": {
+    "type": "integer"
+   },
+   "site": {
+    "type": [
+     "string",
+     "null"
+    ]
+   },
+   "tokens_in": {
+    "type": "integer"
+   },
+   "tokens_out": {
+    "type": "integer"
+   }
+  },
+  "required": [
+   "day",
+   "key",
+   "model",
+   "name",
+   "requests",
+   "site",
+   "tokens_in",
+   "tokens_out"
+  ],
+  "type": "object"
+ },
  "UseBody": {
   "additionalProperties": false,
   "properties": {
@@ -9565,6 +10176,45 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
   },
   "required": [
    "volumes"
+  ],
+  "type": "object"
+ },
+ "WaitingTask": {
+  "properties": {
+   "from": {
+    "type": "string"
+   },
+   "model": {
+    "type": "string"
+   },
+   "pool_id": {
+    "type": "string"
+   },
+   "position": {
+    "type": "integer"
+   },
+   "priority": {
+    "type": "string"
+   },
+   "task_id": {
+    "type": "string"
+   },
+   "waits_ms": {
+    "type": "integer"
+   },
+   "why": {
+    "type": "string"
+   }
+  },
+  "required": [
+   "from",
+   "model",
+   "pool_id",
+   "position",
+   "priority",
+   "task_id",
+   "waits_ms",
+   "why"
   ],
   "type": "object"
  },

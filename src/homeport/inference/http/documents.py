@@ -5,6 +5,8 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from homeport.core.inference.breaker import Circuit
+from homeport.core.inference.engines.handoff import Loading
 from homeport.inference.tasks.bodies import (
     ArtifactBody,
     DrainBody,
@@ -20,10 +22,20 @@ _STRING: Final = {"type": "string"}
 _INTEGER: Final = {"type": "integer"}
 _BOOLEAN: Final = {"type": "boolean"}
 _NUMBER_OR_NULL: Final = {"type": ["number", "null"]}
+_STRING_OR_NULL: Final = {"type": ["string", "null"]}
+_INTEGER_OR_NULL: Final = {"type": ["integer", "null"]}
 
 
 def _object(required: Mapping[str, Any], optional: Mapping[str, Any] | None = None) -> dict[str, Any]:
     return {"type": "object", "properties": {**required, **(optional or {})}, "required": sorted(required)}
+
+
+def _list(items: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+def _named(name: str) -> dict[str, Any]:
+    return {"$ref": f"#/components/schemas/{name}"}
 
 
 ERROR: Final = _object(
@@ -63,79 +75,80 @@ ADMISSION: Final = _object(
         "predicted_start_ms": _INTEGER,
         "backoff_ms": _INTEGER,
         "streams": _object({"sse": _STRING, "sse_verbose": _STRING}),
-        "preparation": _object({"steps": {"type": "array", "items": STEP}}),
+        "preparation": _object({"steps": _list(STEP)}),
     }
 )
 SESSION: Final = _object(
     {
         "ttl_ms_remaining": _INTEGER,
         "turns": _INTEGER,
-        "kv_bytes": {"type": ["integer", "null"]},
+        "kv_bytes": _INTEGER_OR_NULL,
         "kv_warmth": _BOOLEAN,
         "tokens_budget_remaining": _NUMBER_OR_NULL,
         "time_budget_remaining_ms": _NUMBER_OR_NULL,
         "cost_budget_remaining": _NUMBER_OR_NULL,
     }
 )
+LISTED_SESSION: Final = _object(
+    {**SESSION["properties"], "session_id": _STRING, "from": _STRING, "replica": _STRING_OR_NULL}
+)
+METRICS: Final = _object(
+    dict.fromkeys(("queue_depth", "slots_total", "slots_free", "active_leases", "replicas"), _INTEGER),
+    {"preparation": _list({"type": "object"})},
+)
 HEALTH: Final = _object(
-    {"live": _BOOLEAN, "ready": _BOOLEAN, "draining": _BOOLEAN, "metrics": {"type": "object"}},
-    {"last_error": {"type": ["string", "null"]}},
+    {
+        "live": _BOOLEAN,
+        "ready": _BOOLEAN,
+        "draining": _BOOLEAN,
+        "metrics": _named("PoolMetrics"),
+        "last_error": _STRING_OR_NULL,
+    }
 )
-POOL: Final = _object(
-    {**HEALTH["properties"], "pool_id": _STRING, "replicas": {"type": "array", "items": {"type": "object"}}}
+REPLICA: Final = _object(
+    {
+        **dict.fromkeys(("replica_id", "engine", "engine_version"), _STRING),
+        "models": _list(_STRING),
+        **dict.fromkeys(("site", "node_id", "device_mask"), _STRING_OR_NULL),
+        "loading": {"type": "string", "enum": [each.value for each in Loading]},
+        **dict.fromkeys(("live", "ready"), _BOOLEAN),
+        **dict.fromkeys(("slots_total", "slots_free", "active_leases"), _INTEGER),
+        "circuit": {"type": "string", "enum": [each.value for each in Circuit]},
+        **dict.fromkeys(("tokens_per_second", "first_token_ms"), _NUMBER_OR_NULL),
+        "vram_free_bytes": _INTEGER_OR_NULL,
+        "last_error": _STRING_OR_NULL,
+    }
 )
+POOL: Final = _object({**HEALTH["properties"], "pool_id": _STRING, "replicas": _list(_named("Replica"))})
 ARTIFACT: Final = _object(
-    {
-        "id": _STRING,
-        "kind": _STRING,
-        "digest": _STRING,
-        "created_ms": _INTEGER,
-        "tags": {"type": "array", "items": _STRING},
-    },
-    {"content": {"type": "object"}, "metadata": {"type": "object"}, "parent": {"type": ["string", "null"]}},
+    {"id": _STRING, "kind": _STRING, "digest": _STRING, "created_ms": _INTEGER, "tags": _list(_STRING)},
+    {"content": {"type": "object"}, "metadata": {"type": "object"}, "parent": _STRING_OR_NULL},
 )
-SESSIONS: Final = _object(
-    {
-        "sessions": {
-            "type": "array",
-            "items": _object(
-                {
-                    **SESSION["properties"],
-                    "session_id": _STRING,
-                    "from": _STRING,
-                    "replica": {"type": ["string", "null"]},
-                }
-            ),
-        }
-    }
-)
-ARTIFACTS: Final = _object({"artifacts": {"type": "array", "items": ARTIFACT}})
 _TASK: Final = dict.fromkeys(("task_id", "pool_id", "priority", "from", "model", "why"), _STRING)
-QUEUE: Final = _object(
+WAITING_TASK: Final = _object({**_TASK, "position": _INTEGER, "waits_ms": _INTEGER})
+PLACED_TASK: Final = _object(
+    {**_TASK, "replica_id": _STRING, "waited_ms": _INTEGER, "ago_ms": _INTEGER, "running": _BOOLEAN}
+)
+QUEUE: Final = _object({"waiting": _list(_named("WaitingTask")), "placed": _list(_named("PlacedTask"))})
+USAGE_ROW: Final = _object(
     {
-        "waiting": {"type": "array", "items": _object({**_TASK, "position": _INTEGER, "waits_ms": _INTEGER})},
-        "placed": {
-            "type": "array",
-            "items": _object(
-                {
-                    **_TASK,
-                    "replica_id": _STRING,
-                    "waited_ms": _INTEGER,
-                    "ago_ms": _INTEGER,
-                    "running": _BOOLEAN,
-                }
-            ),
-        },
+        **dict.fromkeys(("key", "name", "day", "model"), _STRING),
+        "site": _STRING_OR_NULL,
+        **dict.fromkeys(("requests", "tokens_in", "tokens_out"), _INTEGER),
     }
 )
-CAPABILITIES: Final = _object({"api_version": _STRING, "engines": {"type": "array", "items": {"type": "object"}}})
+CAPABILITIES: Final = _object({"api_version": _STRING, "engines": _list({"type": "object"})})
 VERSION: Final = _object(
     {"api_version": _STRING, "version": _STRING}, {"build_commit": _STRING, "build_time": _STRING}
 )
 REGISTERED: Final = _object({"ok": _BOOLEAN, "identity": _STRING, "pool_id": _STRING, "replica_id": _STRING})
-USAGE: Final = _object({"since": _STRING, "usage": {"type": "array", "items": {"type": "object"}}})
 ANYTHING: Final = {"type": "object"}
-_SCHEMAS: Final[dict[str, Any]] = {"TaskError": ERROR, "OpenAiError": OPENAI_ERROR, "Admission": ADMISSION}
+_SCHEMAS: Final[dict[str, Any]] = {
+    **{"TaskError": ERROR, "OpenAiError": OPENAI_ERROR, "Admission": ADMISSION},
+    **{"Session": SESSION, "ListedSession": LISTED_SESSION, "Artifact": ARTIFACT, "UsageRow": USAGE_ROW},
+    **{"Pool": POOL, "PoolHealth": HEALTH, "PoolMetrics": METRICS, "Replica": REPLICA},
+    **{"Queue": QUEUE, "WaitingTask": WAITING_TASK, "PlacedTask": PLACED_TASK},
+}
 
 
 def _operation(
@@ -158,7 +171,7 @@ def _operation(
         shown = {"content": content} if content else {}
         responses[str(status)] = {"description": summary, **shown, "headers": {**_ID, **(headers or {})}}
     for status in _ERRORS:
-        shown = {"content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{error}"}}}}
+        shown = {"content": {"application/json": {"schema": _named(error)}}}
         more = _AGAIN if status == 429 else {}
         responses[str(status)] = {"description": "It was refused.", **shown, "headers": {**_ID, **more}}
     found: dict[str, Any] = {
@@ -184,14 +197,14 @@ _BUDGETS: Final = {
     for name in ("X-Budget-Tokens-Remaining", "X-Budget-Time-Remaining-Ms", "X-Budget-Cost-Remaining")
 }
 _OPENAI: Final = "OpenAiError"
-_LIST: Final = _object({"object": _STRING, "data": {"type": "array", "items": {"type": "object"}}})
+_LIST: Final = _object({"object": _STRING, "data": _list({"type": "object"})})
 _ONE: Final = ("id",)
 
 OPERATIONS: Final[Mapping[tuple[str, str], dict[str, Any]]] = {
     ("POST", "/v2/tasks"): _operation(
         "submit_task",
         "Submit a task",
-        {202: {"$ref": "#/components/schemas/Admission"}},
+        {202: _named("Admission")},
         body=TaskBody,
         headers=_BUDGETS,
     ),
@@ -204,19 +217,23 @@ OPERATIONS: Final[Mapping[tuple[str, str], dict[str, Any]]] = {
     ),
     ("GET", "/v2/tasks/{id}/why"): _operation("why_task", "Why it ran where it ran", {200: ANYTHING}, params=_ONE),
     ("POST", "/v2/tasks/{id}/cancel"): _operation("cancel_task", "Cancel a task", {204: None}, params=_ONE),
-    ("GET", "/v2/queue"): _operation("show_queue", "What waits, and what was placed where and why", {200: QUEUE}),
+    ("GET", "/v2/queue"): _operation(
+        "show_queue", "What waits, and what was placed where and why", {200: _named("Queue")}
+    ),
     ("GET", "/v2/queue/events"): _operation(
         "follow_queue", "Says when the queue or a pool has changed", {200: "events"}
     ),
-    ("GET", "/v2/sessions"): _operation("list_sessions", "Sessions, the last used first", {200: SESSIONS}),
-    ("GET", "/v2/sessions/{id}"): _operation("get_session", "A session", {200: SESSION}, params=_ONE),
+    ("GET", "/v2/sessions"): _operation(
+        "list_sessions", "Sessions, the last used first", {200: _object({"sessions": _list(_named("ListedSession"))})}
+    ),
+    ("GET", "/v2/sessions/{id}"): _operation("get_session", "A session", {200: _named("Session")}, params=_ONE),
     ("POST", "/v2/sessions/{id}"): _operation("touch_session", "Extend a session", {204: None}, params=_ONE),
     ("DELETE", "/v2/sessions/{id}"): _operation("delete_session", "End a session", {204: None}, params=_ONE),
-    ("GET", "/v2/pools"): _operation(
-        "list_pools", "All pools", {200: _object({"pools": {"type": "array", "items": POOL}})}
+    ("GET", "/v2/pools"): _operation("list_pools", "All pools", {200: _object({"pools": _list(_named("Pool"))})}),
+    ("GET", "/v2/pools/{id}"): _operation("get_pool", "A pool and its replicas", {200: _named("Pool")}, params=_ONE),
+    ("GET", "/v2/pools/{id}/health"): _operation(
+        "pool_health", "Its health", {200: _named("PoolHealth")}, params=_ONE
     ),
-    ("GET", "/v2/pools/{id}"): _operation("get_pool", "A pool and its replicas", {200: POOL}, params=_ONE),
-    ("GET", "/v2/pools/{id}/health"): _operation("pool_health", "Its health", {200: HEALTH}, params=_ONE),
     ("POST", "/v2/pools/{id}/drain"): _operation(
         "drain_pool", "Take no new tasks", {202: ANYTHING}, body=DrainBody, params=_ONE
     ),
@@ -243,11 +260,15 @@ OPERATIONS: Final[Mapping[tuple[str, str], dict[str, Any]]] = {
     ("GET", "/v2/usage"): _operation(
         "inference_usage",
         "Tokens and requests by key, day and model; `site` where a site answered by itself",
-        {200: USAGE},
+        {200: _object({"since": _STRING, "usage": _list(_named("UsageRow"))})},
     ),
-    ("POST", "/v2/artifacts"): _operation("post_artifact", "Keep a document", {201: ARTIFACT}, body=ArtifactBody),
-    ("GET", "/v2/artifacts"): _operation("list_artifacts", "Documents, the newest first", {200: ARTIFACTS}),
-    ("GET", "/v2/artifacts/{id}"): _operation("get_artifact", "A document", {200: ARTIFACT}, params=_ONE),
+    ("POST", "/v2/artifacts"): _operation(
+        "post_artifact", "Keep a document", {201: _named("Artifact")}, body=ArtifactBody
+    ),
+    ("GET", "/v2/artifacts"): _operation(
+        "list_artifacts", "Documents, the newest first", {200: _object({"artifacts": _list(_named("Artifact"))})}
+    ),
+    ("GET", "/v2/artifacts/{id}"): _operation("get_artifact", "A document", {200: _named("Artifact")}, params=_ONE),
     ("GET", "/v1/models"): _operation("openai_models", "Models (OpenAI)", {200: _LIST}, error=_OPENAI),
     ("GET", "/v1/models/{model:path}"): _operation(
         "openai_model", "A model (OpenAI)", {200: ANYTHING}, params=("model",), error=_OPENAI

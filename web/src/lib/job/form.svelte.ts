@@ -3,7 +3,7 @@ import { Problem } from '../api';
 import type { JobType, SubmitJob } from '../types';
 import { shellQuoted, words } from '../words';
 
-export const SECONDS = '3600', TOKENS = '512';
+const SECONDS = '3600', TOKENS = '512';
 const lines = (text: string) => text.split('\n').map((each) => each.trim()).filter(Boolean);
 const trimmed = (text: string) => text.trim() || undefined;
 /** What is not a number goes to the server as it is, whose sentence then stands at the field. */

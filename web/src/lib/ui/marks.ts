@@ -6,7 +6,7 @@ export const LEGEND: [Mark, string][] = [['wanted', 'as wanted'], ['changing', '
 export const RANK: Record<Mark, number> = { failed: 0, away: 1, back: 2, changing: 3, held: 4, drained: 5, waiting: 6, wanted: 7 };
 const CHANGING = ['INSTALLING', 'UPDATING', 'DELETING', 'PENDING'];
 
-export function ofState(state: string): Mark {
+function ofState(state: string): Mark {
 	if (state === 'FAILED') return 'failed';
 	if (state === 'ROLLINGBACK') return 'back';
 	return CHANGING.includes(state) ? 'changing' : 'wanted';

@@ -1,5 +1,5 @@
 // How each state looks: a shape first, then its word, then a colour.
-export const LOOKS: Record<string, { tone: string; icon: string }> = {
+const LOOKS: Record<string, { tone: string; icon: string }> = {
 	PENDING: { tone: 'still', icon: 'dots' },
 	INSTALLING: { tone: 'motion', icon: 'down' },
 	UPDATING: { tone: 'motion', icon: 'turn' },
