@@ -1,7 +1,8 @@
 """Checks a push to the deployments repository before it is accepted: git runs this as its `pre-receive` hook.
 
-The rules are those of sites. A push that breaks a file of one site is refused as a whole, with file and line, so that
-nothing is applied in part. Files that were invalid before and are not changed do not matter.
+The rules are those of sites, and for rollouts those of central. A push that breaks one file is refused as a whole,
+with file and line, so that nothing is applied in part. Files that were invalid before and are not changed do not
+matter.
 """
 
 import os
@@ -14,8 +15,11 @@ import pygit2
 
 from homeport.adapters.git.clone import open_clone
 from homeport.adapters.git.trees import is_ancestor, read_changed_paths, read_files
+from homeport.catalog.rollout import FOLDER as ROLLOUTS
+from homeport.catalog.rollout import parse_rollout
 from homeport.errors import HomeportError, PermanentError
 from homeport.fleet.shared.snapshot import FILE_SIZE_MAX, BrokenSource, Snapshot, read_snapshot, site_folder
+from homeport.rollouts.files import RolloutFile
 from homeport.vocabulary import SITE_NAME_PATTERN, Commit, SiteName
 
 ROOT = "deployments"
@@ -58,6 +62,7 @@ def complaints(repository: pygit2.Repository, before: Commit | None, after: Comm
     sites = sorted({parts[1] for path in changed if len(parts := path.split("/")) > 2 and _SITE.fullmatch(parts[1])})
     for site in sites:
         yield from _of_site(repository, SiteName(site), before, after, changed)
+    yield from _of_rollouts(repository, before, after)
 
 
 def _of_site(
@@ -79,6 +84,16 @@ def _of_site(
         if problem.path in changed:
             where = f"{problem.path}:{problem.line}" if problem.line else problem.path
             yield f"{where}: {problem.message}"
+
+
+def _of_rollouts(repository: pygit2.Repository, before: Commit | None, after: Commit) -> Iterator[str]:
+    changed = frozenset(read_changed_paths(repository, before, after, ROLLOUTS))
+    for file in read_files(repository, after, ROLLOUTS, FILE_SIZE_MAX) if changed else ():
+        if file.path in changed and RolloutFile(file.path).id is not None:
+            try:
+                parse_rollout(file.content, file.path)
+            except PermanentError as error:
+                yield str(error)
 
 
 def _snapshot(repository: pygit2.Repository, site: SiteName, commit: Commit) -> Snapshot:

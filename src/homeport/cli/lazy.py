@@ -92,17 +92,57 @@ class _FiniteRange(_Finite, click.FloatRange):
     """The same within bounds."""
 
 
-def with_finite_numbers(command: click.Command) -> click.Command:
+class MayBeEmpty(click.types.StringParamType):
+    """A text whose empty value says something: no prefix, any node again."""
+
+
+class _Given(click.types.StringParamType):
+    """A text that says something where it is given. An empty one is a variable that is not set, and was ignored: then
+    `--site "$SITE"` meant all sites, and `--pin "$PIN"` any server."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        _refuse_empty(self, value, param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class _GivenPath(click.Path):
+    """The same for paths, where an empty one is the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        _refuse_empty(self, value, param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def _refuse_empty(
+    kind: click.ParamType[Any], value: Any, param: click.Parameter | None, ctx: click.Context | None
+) -> None:
+    if value or param is None or ctx is None or param.name is None:
+        return
+    if ctx.get_parameter_source(param.name) is click.core.ParameterSource.COMMANDLINE:
+        kind.fail("it is empty; a variable that it comes from may not be set.", param, ctx)
+
+
+def with_checked_values(command: click.Command) -> click.Command:
     """For every option of every command at once, so that none can miss it."""
     for each in command.params:
-        kind = each.type
-        if isinstance(kind, _Finite):
-            continue
-        if isinstance(kind, click.FloatRange):
-            each.type = _FiniteRange(kind.min, kind.max, kind.min_open, kind.max_open, kind.clamp)
-        elif isinstance(kind, click.types.FloatParamType):
-            each.type = _Finite()
+        each.type = _checked(each.type, is_words=isinstance(each, click.Argument) and each.nargs == -1)
     return command
+
+
+def _checked(kind: click.ParamType[Any], *, is_words: bool) -> click.ParamType[Any]:
+    checked = kind
+    if isinstance(kind, click.types.FloatParamType) and not isinstance(kind, _Finite):
+        checked = _Finite()
+        if isinstance(kind, click.FloatRange):
+            checked = _FiniteRange(kind.min, kind.max, kind.min_open, kind.max_open, kind.clamp)
+    elif is_words:
+        pass  # a command and what it gets: a word of it may be empty
+    elif type(kind) is click.types.StringParamType:
+        checked = _Given()
+    elif type(kind) is click.Path:
+        checked = _GivenPath()
+        vars(checked).update(vars(kind))
+    return checked
 
 
 class Group(click.Group):
@@ -123,7 +163,7 @@ class Group(click.Group):
 
     def _own(self, ctx: click.Context, name: str) -> click.Command | None:
         found = super().get_command(ctx, name)
-        return None if found is None else with_finite_numbers(found)
+        return None if found is None else with_checked_values(found)
 
     def _suggestion(self, ctx: click.Context, name: str) -> str:
         import difflib  # noqa: PLC0415 - start-up time, and a role stays small
@@ -162,6 +202,7 @@ class LazyGroup(Group):
         """Command name to (`module:attribute`, one line of help)."""
         self.unlisted = unlisted
         """Commands that other programs call: name to `module:attribute`."""
+        with_checked_values(self)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.lazy)
@@ -204,4 +245,4 @@ def load(target: str) -> click.Command:
     module, attribute = target.split(":")
     command = getattr(importlib.import_module(module), attribute)
     assert isinstance(command, click.Command)
-    return with_finite_numbers(command)
+    return with_checked_values(command)

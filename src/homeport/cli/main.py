@@ -254,7 +254,9 @@ def print_error(error: HomeportError) -> None:
         heading = "  ".join(part for part in (place, problem.field) if part)
         _complain(f"{heading}\n      {problem.message}" if heading else problem.message)
     count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''}; nothing was changed."
-    click.echo(f"{count}  {error.hint}" if error.hint else count, err=True)
+    click.echo(count, err=True)
+    if error.hint:
+        click.echo(f"  {error.hint}", err=True)
 
 
 def _complain(message: str, hint: str | None = None) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from homeport.cli.lazy import MayBeEmpty
 from homeport.lazy_dataclass import dataclass
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -73,6 +74,7 @@ def quieted(command: Decorated) -> Decorated:
 
 FILTER = click.option(
     "--filter",
+    type=MayBeEmpty(),
     metavar="TEXT",
     help="Words of the name, site:gdansk-*, node:, app:, state:, label:region=north, code:; - negates.",
 )

@@ -25,7 +25,11 @@ def _part(central: CentralPlatform) -> CentralPart:
         return encode_registry(RegistryLocation(address.host, address.is_tls))
 
     return CentralPart(
-        routes=(registry_routes(central), import_routes(central), central_usage_routes(central.questions)),
+        routes=(
+            registry_routes(central),
+            import_routes(central),
+            central_usage_routes(central.questions, central.store),
+        ),
         loops=(Loop("registry", keep_registry),),
         from_sites={REGISTRY_TOPIC: tell_site},
     )

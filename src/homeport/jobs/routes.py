@@ -9,6 +9,7 @@ from homeport.core.access.actions import Action, Actions, Audit, Level, Scope
 from homeport.core.jobs.why import why_job
 from homeport.errors import NotFound
 from homeport.fleet.shared.answers.why import Why
+from homeport.fleet.shared.overview import find_site
 from homeport.fleet.shared.scope import seen_by
 from homeport.jobs.bodies import (
     JobBody,
@@ -92,6 +93,8 @@ def jobs_routes(jobs: Jobs, store: Store) -> Routes:
         )
         async with seen_by(caller, store).read() as reader:
             found = await reader.page(JOBS, where, page.cut)
+            if not found.items and where.site is not None:
+                await find_site(reader, where.site)
         bodies: Sequence[JobBody] = [job_body(job) for job in found.items]
         return page.answer("jobs", bodies, found.next)
 

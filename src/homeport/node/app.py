@@ -161,7 +161,15 @@ async def open_default_runtime(settings: NodeSettings, content: FileSource | Non
     opened = await open_runtime(settings.runtime, settings.data / "runtime", registry, node_id, options=options)
     if opened.name == "null":
         return opened
-    return await with_engines(opened, settings.data, direct, node_id, settings.environment, content=content)
+    return await with_engines(
+        opened,
+        settings.data,
+        direct,
+        node_id,
+        settings.environment,
+        content=content,
+        permissions=settings.permissions,
+    )
 
 
 @asynccontextmanager

@@ -12,6 +12,7 @@ from homeport.core.pipelines.why import why_run
 from homeport.errors import InvalidInput, NotFound, Problem
 from homeport.fleet.central.platform import CentralPlatform
 from homeport.fleet.shared.answers.why import Why
+from homeport.fleet.shared.overview import find_site
 from homeport.fleet.shared.scope import seen_by
 from homeport.jobs.ports import Jobs
 from homeport.pipelines.bodies import (
@@ -119,6 +120,8 @@ def _add_runs(router: Router, central: CentralPlatform, pipelines: Pipelines) ->
         )
         async with seen_by(caller, central.store).read() as reader:
             found = await reader.page(PIPELINE_RUNS, where, page.cut)
+            if not found.items and where.site is not None:
+                await find_site(reader, where.site)
         return page.answer("runs", [run_body(run) for run in found.items], found.next)
 
     @router.get("/api/v1/pipeline-runs/{run}", summary="Show a run with its steps", responses=_RESPONSES)

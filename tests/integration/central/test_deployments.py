@@ -46,6 +46,14 @@ async def test_a_deploy_is_one_commit_that_names_ids_and_sites(
     assert shown["note"] == "waiting for site home"
 
 
+async def test_what_lost_its_only_node_waits_for_another(client: Client, home: FakeSite) -> None:
+    id_ = (await client.deploy()).body["deployment_ids"][0]
+    await home.say(transition(id_, Trigger.SCHEDULED), transition(id_, Trigger.HEALTHY))
+    await home.say(transition(id_, Trigger.UNWANTED), transition(id_, Trigger.REMOVED))
+    shown = (await client.get(f"/api/v1/deployments/{id_}")).body
+    assert (shown["state"], shown["note"]) == ("PENDING", "waiting for a node of site home")
+
+
 async def test_deploying_the_same_again_changes_nothing(central: CentralApp, client: Client, home: FakeSite) -> None:
     first = (await client.deploy()).body
     again = (await client.deploy()).body

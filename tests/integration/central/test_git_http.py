@@ -72,6 +72,17 @@ async def test_a_push_that_breaks_a_file_is_refused_with_file_and_line(
     assert "notes.md" not in git("ls-tree", "--name-only", "-r", "origin/main", cwd=person.folder)
 
 
+async def test_a_push_that_breaks_a_rollout_is_refused_with_file_and_line(
+    client: Client, home: FakeSite, tmp_path: Path
+) -> None:
+    await client.deploy()
+    person = await anyio.to_thread.run_sync(Person, await address(client, "operator"), tmp_path / "copy")
+    person.write("rollouts/0e2f7c1a-6d0b-4f83-9a2e-2f6f0b8f5d11.yaml", "waves: [")
+    said = await failing(person)
+    assert "rollouts/0e2f7c1a-6d0b-4f83-9a2e-2f6f0b8f5d11.yaml:2  is not valid YAML" in said
+    assert "Nothing was taken." in said
+
+
 async def test_a_push_that_is_invalid_for_one_site_is_taken_for_none(
     client: Client, home: FakeSite, tmp_path: Path
 ) -> None:
@@ -108,7 +119,12 @@ async def test_who_may_not_change_the_fleet_may_not_push(
     person = await anyio.to_thread.run_sync(Person, await address(client, "admin"), tmp_path / "copy")
     person.write("notes.md", "mine")
     person.remote(await address(client, role, **options))
-    assert "403" in await failing(person)
+    said = await failing(person)
+    assert "403" in said and "Everything up-to-date" not in said
+    if role == "viewer":
+        assert "This needs the role operator, and git-viewer has the role viewer." in said
+    refused = [each for each in (await client.get("/api/v1/audit")).body["entries"] if each["result"] == "refused"]
+    assert f"git-{role}" in [each["actor"] for each in refused]
 
 
 async def test_nobody_without_a_token_reads_it_and_history_is_not_rewritten(

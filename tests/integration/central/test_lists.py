@@ -127,11 +127,16 @@ async def test_a_question_that_cannot_be_answered_is_met_with_a_sentence(client:
         "/api/v1/deployments?site=nothere": (404, "not-found", 'There is no site "nothere"'),
         "/api/v1/nodes?site=nothere": (404, "not-found", 'There is no site "nothere"'),
         "/api/v1/secrets?site=nothere": (404, "not-found", 'There is no site "nothere"'),
+        "/api/v1/jobs?site=nothere": (404, "not-found", 'There is no site "nothere"'),
+        "/api/v1/pipeline-runs?site=nothere": (404, "not-found", 'There is no site "nothere"'),
+        "/api/v1/sites/nothere/cache": (404, "not-found", 'There is no site "nothere"'),
     }
     for path, (status, code, words) in cases.items():
         answer = await client.get(path)
         assert (answer.status, answer.body["code"]) == (status, code), path
         assert words in answer.body["detail"], path
+    invited = await client.post("/api/v1/sites/nothere/nodes/join-token", {})
+    assert (invited.status, invited.body["detail"]) == (404, 'There is no site "nothere".')
     assert (await client.get("/api/v1/deployments?state=installed&site=home")).body["deployments"] == []
 
 

@@ -273,12 +273,18 @@ def test_cancelling_what_has_ended_says_how(homeport: Homeport, canned: Canned, 
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("jobs", "show", ""), 1, "A name is empty."),
-        (("jobs", "artifact", "", "out.txt"), 1, "A name is empty."),
-        (("nodes", "drain", ""), 1, "A name is empty."),
-        (("pipelines", "remove", ""), 1, "A name is empty."),
+        (("jobs", "show", ""), 2, "it is empty"),
+        (("jobs", "artifact", "", "out.txt"), 2, "it is empty"),
+        (("nodes", "drain", ""), 2, "it is empty"),
+        (("deploy", "hello", "--site", ""), 2, "Invalid value for '--site': it is empty"),
+        (("deploy", "hello@", "--site", "home"), 2, "has no version after the @"),
+        (("deployments", "rollback", "hello", "--to", ""), 2, "Invalid value for '--to': it is empty"),
+        (("tokens", "create", "--name", "ci", "--site", ""), 2, "Invalid value for '--site': it is empty"),
+        (("login", "https://central.example", "--pin", ""), 2, "Invalid value for '--pin': it is empty"),
+        (("--url", "", "status"), 2, "Invalid value for '--url': it is empty"),
         (("nodes", "show", "\x1b[31mred"), 1, "control characters"),
-        (("jobs", "run", "--id", "", "--", "true"), 2, "--id must not be empty"),
+        (("jobs", "run", "--id", "", "--", "true"), 2, "Invalid value for '--id': it is empty"),
+        (("jobs", "run", "--image", "", "--", "true"), 2, "a variable that it comes from may not be set"),
     ],
 )
 def test_a_name_that_is_empty_or_odd_is_told_before_anything_is_asked(

@@ -165,6 +165,12 @@ def test_4_when_nothing_answers(homeport: Homeport) -> None:
     )
 
 
+def test_4_when_what_answers_does_not_speak_https(homeport: Homeport, canned: Canned) -> None:
+    done = homeport("sites", "list", "--url", canned.url.replace("http:", "https:"))
+    assert done.returncode == 4
+    assert f"does not speak https.\n  Try  --url {canned.url}\n" in done.stderr
+
+
 def test_4_when_what_answers_is_not_homeport(homeport: Homeport, canned: Canned) -> None:
     canned.answers["GET /api/v1/sites"] = lambda _: (200, b"<html>It works!</html>")
     done = homeport("sites", "list")

@@ -170,3 +170,9 @@ def test_files_that_were_sent_name_nothing_of_this_machine(files: dict[str, str]
     with pytest.raises(InvalidInput) as refused:
         import_upload(ImportUpload(files))
     assert any(said in problem.message for problem in refused.value.problems), refused.value.problems
+
+
+def test_a_file_of_many_services_is_summed_up(tmp_path: Path) -> None:
+    services = "".join(f"  s{number}: {{image: x}}\n" for number in range(12))
+    summary = import_upload(ImportUpload({"compose.yaml": f"services:\n{services}"})).summary
+    assert summary == "The services s0, s1, s2, s3 and 8 more of compose.yaml."

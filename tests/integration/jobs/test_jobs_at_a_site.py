@@ -86,6 +86,16 @@ async def test_a_job_larger_than_any_node_is_refused_with_what_each_lacks(job_si
         assert await site.all() == []
 
 
+async def test_where_there_is_no_node_it_says_how_one_joins(job_site: OpenJobs) -> None:
+    async with job_site() as site:
+        with pytest.raises(NoNodeFits) as refused:
+            await site.submit()
+        assert (str(refused.value), refused.value.hint) == (
+            "The site has no node.",
+            "Join one:  homeport nodes join-command",
+        )
+
+
 async def test_a_full_queue_refuses_and_loses_nothing(job_site: OpenJobs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(boards, "QUEUE_MAX", 2)
     async with job_site("one") as site:

@@ -14,10 +14,11 @@ from homeport.adapters.runtime.process.runtime import ProcessRuntime
 from homeport.core.custom import OURS
 from homeport.core.inference.engines.handoff import Loading, parse
 from homeport.core.model.deployment import ComponentSpec
+from homeport.errors import WorkFailed
 from homeport.models.node.open import with_engines
 from homeport.models.node.runtime import EngineState
 from homeport.ports import Container, FollowsOutput, OutputLine, Runtime, Workload
-from homeport.vocabulary import NodeId, ProfileType
+from homeport.vocabulary import Code, NodeId, ProfileType
 from tests.support.builders import deployment_id
 
 pytestmark = pytest.mark.anyio
@@ -128,3 +129,21 @@ async def test_an_attached_engine_is_handed_over_with_its_key_and_without_our_li
     kept = files_with("sk-1", tmp_path)
     assert len(kept) == 2
     assert {path.stat().st_mode & 0o777 for path in kept} == {0o600}
+
+
+async def test_a_program_that_a_deployment_brings_is_not_run_where_the_owner_has_not_allowed_it(
+    tmp_path: Path,
+) -> None:
+    """With `mode: source` any command could be named, and ran as the node's user whatever the node allowed."""
+    trace = tmp_path / "ran"
+    section = {
+        **{"engine": "llamacpp", "mode": "source", "model": "/m.gguf", "device": "cpu", "revision": "main"},
+        **{"repository": f"file://{tmp_path}", "build": f"touch {trace}"},
+    }
+    component = ComponentSpec("engine", ProfileType.CUSTOM, "none", "1", extensions={OURS: {"engine": section}})
+    runtime = await started_again(tmp_path)
+    for work in (runtime.prepare, runtime.apply):
+        with pytest.raises(WorkFailed, match="--allow native-commands") as refused:
+            await work(Workload(deployment_id(), component, tmp_path), lambda *progress: None)
+        assert refused.value.code == Code.NOT_ALLOWED
+    assert not trace.exists() and not list((tmp_path / "plans").glob("*"))

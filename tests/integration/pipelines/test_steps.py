@@ -1,6 +1,7 @@
 """HTTP steps, pipelines in pipelines, webhooks and schedules, at a central that runs as a process of its own."""
 
 import json
+import socket
 import sqlite3
 import threading
 import time
@@ -16,7 +17,7 @@ import pytest
 
 from homeport.adapters.network.http_calls import call
 from homeport.core.pipelines.signature import sign
-from homeport.errors import Refused
+from homeport.errors import PeerUnavailable, Refused
 from tests.e2e.test_secrets import set_secret
 from tests.support.fleet import Fleet
 from tests.support.git import bare_repository
@@ -90,6 +91,16 @@ def test_requests_other_pipelines_and_triggers(
     _refused_requests(host, tmp_path, base)
     _webhook(host, fleet)
     _schedule(host, fleet, tmp_path)
+
+
+@pytest.mark.anyio
+async def test_why_a_host_cannot_be_reached_is_told_in_a_few_words() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}/"
+        with pytest.raises(PeerUnavailable) as lost:
+            await call("GET", url, headers={}, body=None, judge=lambda *_: None, bytes_max=10)
+    assert str(lost.value) == "127.0.0.1 cannot be reached: connection refused."
 
 
 @pytest.mark.anyio

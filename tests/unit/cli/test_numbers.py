@@ -1,10 +1,11 @@
-"""No option of any command takes a number without an end."""
+"""No option of any command takes a number without an end, or an empty text without a meaning."""
 
 from collections.abc import Iterator
 
 import click
 import pytest
 
+from homeport.cli.lazy import MayBeEmpty
 from homeport.cli.main import cli
 
 
@@ -27,3 +28,24 @@ def test_no_number_of_any_command_is_infinite_or_none() -> None:
             with pytest.raises(click.BadParameter):
                 each.type_cast_value(click.Context(cli), text)
                 pytest.fail(f"{path} takes {text}")
+
+
+def test_an_empty_text_is_refused_unless_it_means_something() -> None:
+    """A variable that is not set would else mean every site, any server or no check."""
+    options = [*every_option(cli, click.Context(cli, info_name="homeport"))]
+    options += [(f"homeport {each.opts[-1]}", each) for each in cli.params]
+    texts = [
+        (path, each) for path, each in options if isinstance(each.type, click.types.StringParamType | click.Path)
+    ]
+    assert len(texts) > 200
+    for path, each in texts:
+        is_words = isinstance(each, click.Argument) and each.nargs == -1
+        assert each.name is not None
+        ctx = click.Context(cli)
+        ctx.set_parameter_source(each.name, click.core.ParameterSource.COMMANDLINE)
+        if isinstance(each.type, MayBeEmpty) or is_words:
+            each.type.convert("", each, ctx)
+            continue
+        with pytest.raises(click.BadParameter, match="it is empty"):
+            each.type.convert("", each, ctx)
+            pytest.fail(f"{path} takes an empty text")

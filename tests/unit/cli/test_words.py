@@ -154,7 +154,7 @@ def test_what_is_not_a_parameter_is_wrong_usage_before_anything_is_read(entry: s
     assert run(["deploy", str(tmp_path), "--set", entry, "--url", "http://127.0.0.1:1"]) == Exit.USAGE
 
 
-@pytest.mark.parametrize("version", ["nonsense", "", "v1.0.0", "1.0 beta"])
+@pytest.mark.parametrize("version", ["nonsense", "v1.0.0", "1.0 beta"])
 def test_a_version_begins_with_a_number(version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for command in (["deploy", str(tmp_path)], ["apps", "init", str(tmp_path)]):
         assert run([*command, "--app-version", version]) == Exit.USAGE

@@ -15,6 +15,7 @@ from homeport.content.importing.variables import (
     references,
     uses,
 )
+from homeport.errors import InvalidInput
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,12 @@ from homeport.content.importing.variables import (
 )
 def test_references_are_those_of_the_compose_specification(text: str, found: list[VariableReference]) -> None:
     assert list(references(text)) == found
+
+
+@pytest.mark.parametrize("text", ["${A:-" * 3000 + "x" + "}" * 3000, "${A:-" * 100_000])
+def test_defaults_that_are_nested_without_end_are_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="more than 20 deep"):
+        list(references(text))
 
 
 def offer(yaml: str, **dotenv: str) -> dict[str, Offered]:

@@ -19,6 +19,7 @@ import anyio
 from aiohttp.client_proto import ResponseHandler
 
 from homeport.adapters.local_access import KeyKind, find
+from homeport.adapters.network.http_client import reason_of
 from homeport.adapters.network.lost_connection import LOST
 from homeport.core.identity.spiffe import SERVER_NAME
 from homeport.core.model.protocol import OWN, PeerProtocol
@@ -263,7 +264,7 @@ class HttpCentralLink:
         return PeerIncompatible(why) if code == PeerIncompatible.code else PeerUnavailable(why)
 
     def _unreachable(self, error: BaseException) -> str:
-        return f"central at {self._url} cannot be reached: {str(error) or type(error).__name__}"
+        return f"central at {self._url} cannot be reached: {reason_of(error)}"
 
 
 class _Disbelief:

@@ -22,6 +22,7 @@ from grpclib.protocol import H2Protocol
 
 from homeport.adapters.link.grpclib_seam import open_channel, raw_stream, with_pings
 from homeport.adapters.local_access import KeyKind, find
+from homeport.adapters.network.http_client import reason_of
 from homeport.core.values.addresses import is_loopback
 from homeport.errors import PeerUnavailable, Refused
 from homeport.ports import FromNode, Stream, ToNode
@@ -196,8 +197,9 @@ def _cause(error: BaseException) -> str:
         return f"its certificate is not good: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
         return f"TLS failed: {(error.reason or 'no reason given').replace('_', ' ').lower()}"
-    strerror = error.strerror if isinstance(error, OSError) else None
-    return strerror or str(error) or "no answer"
+    if isinstance(error, OSError) and error.errno:
+        return reason_of(error)
+    return str(error) or "no answer"
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 
+from homeport.adapters.network.http_client import reason_of
 from homeport.errors import InvalidInput, PeerUnavailable, Refused, TooLarge
 from homeport.lazy_dataclass import dataclass
 
@@ -62,7 +63,7 @@ async def call(
         cause = error.__cause__ or error.__context__
         if isinstance(cause, _NotAllowed) or isinstance(error, _NotAllowed):
             raise Refused(str(cause if isinstance(cause, _NotAllowed) else error)) from error
-        raise PeerUnavailable(f"{host} cannot be reached: {str(error)[:300] or type(error).__name__}.") from error
+        raise PeerUnavailable(f"{host} cannot be reached: {reason_of(error)[:300]}.") from error
 
 
 class _NotAllowed(OSError):

@@ -268,8 +268,9 @@ def target_of(parts: SplitResult, address: Address) -> tuple[str, dict[str, str]
 
 def reason_of(error: BaseException) -> str:
     """Why the exchange failed, in a few words."""
-    cause = error.__cause__
-    if isinstance(error, OSError) and not error.strerror and cause is not None:
+    inner = getattr(error, "os_error", None)  # of aiohttp, whose own words repeat the address
+    cause = error.__cause__ if inner is None else inner
+    if isinstance(error, OSError) and (inner is not None or not error.strerror) and cause is not None:
         # All addresses of a host were tried: report the first failure.
         return reason_of(cause.exceptions[0] if isinstance(cause, BaseExceptionGroup) else cause)
     if isinstance(error, socket.gaierror):

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from homeport.adapters.local_access import KeyKind, find
+from homeport.adapters.network.http_client import reason_of
 from homeport.adapters.tunnel.connection import MuxConnection
 from homeport.adapters.tunnel.dial import ALPN, Door, UpgradeRefused, Verify, dial
 from homeport.adapters.tunnel.entry import tunnel_path
@@ -85,7 +86,8 @@ def _dialling(door: Callable[[], Door], *, peer: str) -> DialTunnel:
         except Refused as error:
             raise PeerUnavailable(f"what answers as {peer} is not trusted: {error}") from error
         except (OSError, TimeoutError) as error:
-            raise PeerUnavailable(f"no tunnel to {peer}: {str(error) or 'no answer in time'}") from error
+            why = reason_of(error) if error.errno else str(error) or "no answer in time"
+            raise PeerUnavailable(f"no tunnel to {peer}: {why}") from error
         try:
             yield connection
         finally:

@@ -9,6 +9,7 @@ from homeport.central.registrar import open_enrolment, reach_of
 from homeport.core.access.actions import Action, Actions, Audit, Level, Scope
 from homeport.core.model.identity import IdentityKind
 from homeport.errors import NotFound, PeerUnavailable
+from homeport.fleet.shared.overview import find_site
 from homeport.ports import ExpectNode
 from homeport.serving.capability import Routes
 from homeport.serving.middleware.callers import CallerOf
@@ -70,6 +71,8 @@ def invitations_routes(central: CentralParts, enrolment: EnrolmentService) -> Ro
         enrolment.check_certifies()
         reach = await reach_of(central.store, site)
         if reach is None:
+            async with central.store.read() as reader:
+                await find_site(reader, site)
             raise NotFound(
                 f"Site {site} has no identity, as in  homeport up , so it only accepts nodes on its own machine.",
                 hint="Another machine becomes a site of its own:  homeport sites join-command NAME . "

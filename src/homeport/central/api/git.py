@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Final, cast
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from homeport.adapters.git.http_backend import GitBackend
 from homeport.core.access.actions import Action, Actions, Audit, Level
 from homeport.core.access.actions import Scope as Reach
+from homeport.core.access.roles import refusal
 from homeport.core.model.caller import Caller
 from homeport.serving.capability import Routes
 from homeport.serving.middleware.basic import BasicAsBearer
@@ -29,10 +30,11 @@ FETCH_BYTES_MAX: Final = 16 * 1024 * 1024
 
 # Each gives access to the files of every site, so callers limited to some sites are refused.
 _READ: Final = Action("git.fetch", Level.KNOWN, Reach.FLEET, Audit.NONE)
+_PUSH: Final = Action("git.push", Level.OPERATOR, Reach.FLEET, Audit.WAIT)
 ACTIONS: Final[Actions] = {
     ("GET", f"{REPOSITORY}/info/refs"): _READ,
     ("POST", f"{REPOSITORY}/git-upload-pack"): _READ,
-    ("POST", f"{REPOSITORY}/git-receive-pack"): Action("git.push", Level.OPERATOR, Reach.FLEET, Audit.WAIT),
+    ("POST", f"{REPOSITORY}/git-receive-pack"): _PUSH,
 }
 
 
@@ -90,6 +92,13 @@ class _Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         caller: Caller = scope["state"]["caller"]
+        if self._service == "info/refs" and b"service=git-receive-pack" in scope["query_string"]:
+            # A push begins here, and git shows a text only now; refused later it says "Everything up-to-date".
+            why = refusal(caller, _PUSH)
+            if why is not None:
+                answer = PlainTextResponse(f"{why}\n", 403)
+                await answer(scope, receive, send)
+                return
         await self._backend.serve(scope, receive, send, service=self._service, user=caller.name, key=caller.key)
 
 

@@ -165,9 +165,7 @@ class Client:
                     raise problem_of(response.status, response.read(), self.url)
                 yield response
             except (OSError, http.client.HTTPException) as error:
-                raise PeerUnavailable(
-                    f"Cannot reach Homeport at {self.url} ({reason_of(error)}).", hint=START_HINT
-                ) from error
+                raise self._unreachable(error) from error
 
     def _response(
         self,
@@ -185,6 +183,12 @@ class Client:
             if method != "GET":
                 interrupt.add_note(UNANSWERED)
             raise
+
+    def _unreachable(self, error: Exception) -> PeerUnavailable:
+        if getattr(error, "reason", None) == "WRONG_VERSION_NUMBER":
+            plain = f"http{self.url.removeprefix('https')}"
+            return PeerUnavailable(f"What answers at {self.url} does not speak https.", hint=f"Try  --url {plain}")
+        return PeerUnavailable(f"Cannot reach Homeport at {self.url} ({reason_of(error)}).", hint=START_HINT)
 
     def token(self) -> str:
         """The token to send to the server; "" for none."""

@@ -18,7 +18,11 @@ _REFERENCE: Final = re.compile(r"[A-Za-z0-9@-]{1,200}")
 
 def find_app(client: Client, reference: str, *, is_one: bool = False) -> Json:
     """`[category/]name[@version]` or an id. Without a version, the newest; with `is_one`, the only one."""
-    named, _, version = reference.partition("@")
+    named, at, version = reference.partition("@")
+    if at and not version:
+        raise click.UsageError(
+            f'"{reference}" has no version after the @; a variable that it comes from may not be set.'
+        )
     category, _, name = named.rpartition("/")
     found = _apps(client, app_name=name, category=category or None, version=version or None)
     if not found:

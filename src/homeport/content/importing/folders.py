@@ -41,6 +41,8 @@ from homeport.vocabulary import ProfileType
 FILES_MAX: Final = 50
 """Maximum number of compose files that include or extend one another."""
 AskTool = Callable[[Sequence[str], Mapping[str, str], Path], Mapping[str, Any]]
+NAMED_MAX: Final = 5
+"""How many services a summary names."""
 _UNKNOWN_VALUE: Final = {"integer": "1", "boolean": "false"}
 _NOT_PACKED: Final = frozenset({".git", ".hg", ".svn"})
 
@@ -207,6 +209,10 @@ def read_files(folder: Path, name: str) -> list[ComposeFile]:
 def _summary(services: Sequence[str], path: str) -> str:
     if len(services) == 1:
         return f"The service {services[0]} of {path}."
+    if len(services) > NAMED_MAX:
+        return (
+            f"The services {', '.join(services[: NAMED_MAX - 1])} and {len(services) - NAMED_MAX + 1} more of {path}."
+        )
     return f"The services {', '.join(services[:-1])} and {services[-1]} of {path}."
 
 

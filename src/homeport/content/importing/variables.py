@@ -10,8 +10,10 @@ from typing import Any, Final
 
 from homeport.adapters.files.bounded_yaml import Location
 from homeport.content.importing.parameters import Offered
+from homeport.errors import InvalidInput
 from homeport.lazy_dataclass import dataclass
 
+NESTED_MAX: Final = 20
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BRACED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:(:?[-?+])(.*))?", re.DOTALL)
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,17}")
@@ -38,8 +40,11 @@ class Use:
     where: Location
 
 
-def references(text: str) -> Iterator[VariableReference]:
-    """Those of one text, and those inside their defaults. `$$` is a dollar sign, and `$5` is not a variable."""
+def references(text: str, depth: int = 0) -> Iterator[VariableReference]:
+    """Those of one text, and those inside their defaults. `$$` is a dollar sign, and `$5` is not a variable. Raises
+    InvalidInput for defaults that no person nests so deeply."""
+    if depth > NESTED_MAX:
+        raise InvalidInput(f"A variable has defaults inside defaults, more than {NESTED_MAX} deep.")
     position = 0
     while (position := text.find("$", position)) >= 0:
         if text.startswith("$$", position):
@@ -50,7 +55,7 @@ def references(text: str) -> Iterator[VariableReference]:
             found = _BRACED.fullmatch(text[position + 2 : end])
             if found is not None:
                 yield VariableReference(found[1], found[2] or "", found[3] or "")
-                yield from references(found[3] or "")
+                yield from references(found[3] or "", depth + 1)
             position = end + 1
             continue
         plain = _NAME.match(text, position + 1)

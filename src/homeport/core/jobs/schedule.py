@@ -25,6 +25,8 @@ SLOTS_PER_CORE: Final = 2
 ENTRYPOINT: Final = "the entrypoint of a job"
 SERVE_HINT: Final = "See what is served:  homeport pools list"
 NO_NODE: Final = "The site has no node."
+NO_NODE_HINT: Final = "Join one:  homeport nodes join-command"
+NO_FIT_HINT: Final = "Ask for less, choose other nodes, or change what the nodes allow."
 INFERENCE: Final = "jobs that are inference requests"
 RUNS_IMAGES: Final = frozenset({"podman", "docker", "null"})
 

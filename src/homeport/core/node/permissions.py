@@ -30,7 +30,8 @@ class Permission(StrEnum):
     EXEC = "exec"
     """Commands of people in running containers (`homeport exec`)."""
     NATIVE_COMMANDS = "native-commands"
-    """Jobs that are commands of the machine, run as the node's user without any confinement."""
+    """Jobs that are commands of the machine, and engines whose program, source code or options a deployment brings:
+    they run as the node's user without any confinement."""
     OTHER = "other"
     """Keys of a description that are not known to be harmless."""
 

@@ -11,6 +11,8 @@ from typing import Final
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
+_GLOBAL_UNICAST: Final = ipaddress.IPv6Network("2000::/3")
+"""All that was ever given out. Older Pythons also call site-local addresses global, and ::127.0.0.1."""
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "localhost.", "ip6-localhost"})
 _LENGTH_MAX: Final = 255
 """No host name is longer."""
@@ -41,7 +43,7 @@ def is_private(host: str) -> bool:
     """Of an address, or a name that only resolves in a private network: not reachable from the internet."""
     name = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     try:
-        return not ipaddress.ip_address(name.partition("%")[0]).is_global
+        return not is_public_address(name)
     except ValueError:
         bare = name.lower().rstrip(".")
         numeric = bare.rpartition(".")[2].isdigit() or bare.startswith("0x")  # 127.1 and 0x7f000001 are addresses too
@@ -51,6 +53,8 @@ def is_private(host: str) -> bool:
 def is_public_address(address: str) -> bool:
     """Of an address that a name was resolved to, whatever carries it. Raises ValueError for what is not one."""
     found = carried(ipaddress.ip_address(address.partition("%")[0]))
+    if isinstance(found, ipaddress.IPv6Address) and found not in _GLOBAL_UNICAST:
+        return False
     return found.is_global and not found.is_multicast
 
 

@@ -374,7 +374,8 @@ def _note(deployment: Deployment, views: Sequence[InstanceView], known: _Notes) 
     """The first of these that is true; an empty note means that all is well."""
     if deployment.archived_at is not None:
         return deployment.problem or ""
-    silent = [view.instance.node_id for view in views if not view.reachable]
+    there = [view for view in views if view.instance.state is not State.DELETED]
+    silent = [view.instance.node_id for view in there if not view.reachable]
     notes = (
         deployment.problem,
         None if known.site_reachable else offline_note(known.site, known.now),
@@ -388,7 +389,9 @@ def _note(deployment: Deployment, views: Sequence[InstanceView], known: _Notes) 
         None
         if known.pin is None
         else f"{known.pin.author} went back from {deployment.app_version}: {known.pin.reason}",
-        f"waiting for site {deployment.site}" if deployment.wanted and not views else None,
+        f"waiting for {'a node of ' if views else ''}site {deployment.site}"
+        if deployment.wanted and not there
+        else None,
         _outdated_note(deployment, views),
     )
     return next((note for note in notes if note), "")

@@ -18,7 +18,15 @@ import anyio
 from homeport.core.jobs import steps
 from homeport.core.jobs.job import ENDED, OPEN, Job, JobFile
 from homeport.core.jobs.rules import check_job_id, check_spec
-from homeport.core.jobs.schedule import NO_NODE, SERVE_HINT, unplaceable, unserved, unsupported
+from homeport.core.jobs.schedule import (
+    NO_FIT_HINT,
+    NO_NODE,
+    NO_NODE_HINT,
+    SERVE_HINT,
+    unplaceable,
+    unserved,
+    unsupported,
+)
 from homeport.core.model.caller import Caller
 from homeport.core.model.event import Site
 from homeport.core.model.node import Node
@@ -256,7 +264,7 @@ class CentralJobs:
             return silent[0]
         telling = [each for each in reasons if each[1] != NO_NODE] or reasons
         shown = [why if len(telling) == 1 else f"{site}: {why}" for site, why in sorted(telling)[:REASONS_SHOWN]]
-        hint = "Ask for less, choose other nodes, or change what the nodes allow."
+        hint = NO_NODE_HINT if telling and all(why == NO_NODE for _, why in telling) else NO_FIT_HINT
         raise NoNodeFits(
             " ".join(shown) or "There is no site.",
             hint=hint if request.spec.inference is None else SERVE_HINT,

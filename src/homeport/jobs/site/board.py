@@ -16,7 +16,18 @@ import anyio
 from homeport.core.jobs import steps
 from homeport.core.jobs.job import ENDED, JOB, OPEN, Job, JobOutcome, JobOutput, JobSpec, JobType
 from homeport.core.jobs.rules import check_job_id, check_spec
-from homeport.core.jobs.schedule import SERVE_HINT, Load, is_gone, resources_of, schedule, unplaceable, unserved
+from homeport.core.jobs.schedule import (
+    NO_FIT_HINT,
+    NO_NODE,
+    NO_NODE_HINT,
+    SERVE_HINT,
+    Load,
+    is_gone,
+    resources_of,
+    schedule,
+    unplaceable,
+    unserved,
+)
 from homeport.core.jobs.strategies import Strategy
 from homeport.core.model.demand import Resources
 from homeport.core.model.deployment import ComponentSpec, Release
@@ -563,7 +574,7 @@ class JobBoard:
             return
         why = unplaceable(spec, list(self._platform.nodes().values()))
         if why is not None:
-            raise NoNodeFits(why, hint="Ask for less, choose other nodes, or change what the nodes allow.")
+            raise NoNodeFits(why, hint=NO_NODE_HINT if why == NO_NODE else NO_FIT_HINT)
 
     async def _send(self, job: Job) -> None:
         assert job.node_id is not None, "a job that was given has a node"

@@ -23,6 +23,7 @@ from homeport.adapters.network.http_client import ExchangeFailed, TcpAddress, as
 from homeport.adapters.runtime.process.runtime import ProcessRuntime
 from homeport.core.custom import OURS, kind_of
 from homeport.core.inference.engines.crashes import crash_of
+from homeport.core.inference.engines.demands import engine_demands
 from homeport.core.inference.engines.handoff import TEXT_LENGTH_MAX, EngineName, Handoff, HandoffModel, Loading
 from homeport.core.inference.engines.preparing import PreparingStep
 from homeport.core.inference.engines.provisioning import LOOPBACK, launch_of, port_candidates, section_of
@@ -30,6 +31,7 @@ from homeport.core.inference.engines.spec import EngineSpec, Mode, own_environme
 from homeport.core.model.custom import CustomKind
 from homeport.core.model.deployment import ComponentSpec
 from homeport.core.model.health import ContainerRun, ContainerState, HealthSample
+from homeport.core.node.permissions import Permissions, refusal
 from homeport.core.secrets import secret_environment
 from homeport.errors import HomeportError, InvalidInput, NotFound, WorkFailed
 from homeport.lazy_dataclass import dataclass
@@ -117,7 +119,14 @@ class EngineRuntime:
     """A runtime around another: components without an engine are passed on."""
 
     def __init__(
-        self, inner: Runtime, native: ProcessRuntime, provisioner: Provisioner, data: Path, node_id: NodeId
+        self,
+        inner: Runtime,
+        native: ProcessRuntime,
+        provisioner: Provisioner,
+        data: Path,
+        node_id: NodeId,
+        *,
+        permissions: Permissions,
     ) -> None:
         self.name = inner.name
         self._inner = inner
@@ -126,6 +135,7 @@ class EngineRuntime:
         self._states = data / "engine-state"
         self._handoffs = data / "engines"
         self._node_id = node_id
+        self._permissions = permissions
         self._starting = anyio.Lock()
         self._last_handed: dict[str, str] = {}
         self._preparing: dict[tuple[DeploymentId, str], PreparingEngine] = {}
@@ -302,6 +312,9 @@ class EngineRuntime:
             spec = read_engine(workload.spec.extensions[OURS][CustomKind.ENGINE.value], variables)
         except InvalidInput as error:
             raise WorkFailed(Code.CREATE_FAILED, f"{name}: {error}", source=name) from error
+        refused = refusal(engine_demands(spec, own_environment(variables)), self._permissions)
+        if refused is not None:
+            raise WorkFailed(Code.NOT_ALLOWED, refused, source=name)
         plan = f"{workload.deployment_id}-{quote(name, safe='')}"
         user, key = workload.spec.content_user, (workload.deployment_id, name)
         if spec.mode is Mode.EXTERNAL or (self._state(*key) is not None and key not in self._preparing):

@@ -61,6 +61,7 @@ def test_a_request_is_believed_by_its_signature_and_time(timestamp: str, signatu
             (name, name, (), False)
             for name in ("::ffff:127.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "fe80::1%eth0")
         ),
+        *((name, name, (), False) for name in ("::127.0.0.1", "fec0::1", "64:ff9b:1::7f00:1", "4000::1")),
         ("nas.local", "10.1.2.3", ("NAS.local",), True),
         ("evil.example", "10.1.2.3", ("nas.local",), False),
         ("x", "10.1.2.3", ("10.1.0.0/16",), True),

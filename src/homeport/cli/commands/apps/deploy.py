@@ -12,6 +12,7 @@ from homeport.cli.api.completers import complete_apps_and_paths, complete_nodes,
 from homeport.cli.api.finding import as_argument, find_app, only_site
 from homeport.cli.exits import Exit
 from homeport.cli.import_options import ImportOptions, importing
+from homeport.cli.lazy import MayBeEmpty
 from homeport.cli.options import Settings, connected, formatted, pass_settings
 from homeport.cli.rollout_options import Waves, follow, waved
 from homeport.cli.set_option import check_given
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     "--node",
     "--host",
     "hosts",
+    type=MayBeEmpty(),
     multiple=True,
     metavar="[SITE/]NODE",
     help="Only on this node of the site; repeat it. An empty one means any node again.",
@@ -52,7 +54,9 @@ if TYPE_CHECKING:
     " that fits].",
 )
 @click.option("--place", metavar="each|one|N", help="On each node that suits, on one of them, or on N [each].")
-@click.option("--node-selector", metavar="LABELS", help="Only on nodes with these labels: gpu,zone=a.")
+@click.option(
+    "--node-selector", type=MayBeEmpty(), metavar="LABELS", help="Only on nodes with these labels: gpu,zone=a."
+)
 @click.option(
     "--set",
     "given",

@@ -14,7 +14,7 @@ from homeport.cli.api.feed import Feed
 from homeport.cli.api.finding import find_deployment
 from homeport.cli.commands.insight.events import print_event
 from homeport.cli.exits import Exit
-from homeport.cli.lazy import Group
+from homeport.cli.lazy import Group, MayBeEmpty
 from homeport.cli.options import FILTER, Settings, connected, formatted, listed, pass_settings
 from homeport.cli.terminal.ages import age, clock
 from homeport.cli.terminal.holds import hold_text
@@ -280,7 +280,7 @@ def _requesting(command: Callable[..., None]) -> Callable[..., None]:
         connected,
         click.option("--timeout", default=600.0, show_default=True, metavar="SECONDS", help="How long to wait."),
         click.option("--wait/--no-wait", default=True, help="Follow it until it has ended [wait]."),
-        click.option("--reason", help="The reason; kept in Git and shown to others."),
+        click.option("--reason", type=MayBeEmpty(), help="The reason; kept in Git and shown to others."),
     ):
         command = add(command)
     return command

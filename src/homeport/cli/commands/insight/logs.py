@@ -10,6 +10,7 @@ from homeport.cli.api.client import Client, Json
 from homeport.cli.api.completers import complete_deployments, complete_sites
 from homeport.cli.api.feed import Feed
 from homeport.cli.api.finding import find_deployment
+from homeport.cli.lazy import MayBeEmpty
 from homeport.cli.options import FILTER, Settings, connected, formatted, pass_settings
 from homeport.cli.terminal.ages import clock
 from homeport.cli.terminal.moments import SINCE, UNTIL
@@ -41,7 +42,9 @@ HINT: Final = "Give a deployment (hello@home), node/NAME, job/ID, site/NAME or c
 @click.option("--site", help="Only of this site.", shell_complete=complete_sites)
 @click.option("--level", type=click.Choice(LEVELS), help="Only this level and higher ones.")
 @FILTER
-@click.option("--grep", "text", metavar="TEXT", help="Only lines that contain this text, in any case.")
+@click.option(
+    "--grep", "text", type=MayBeEmpty(), metavar="TEXT", help="Only lines that contain this text, in any case."
+)
 @SINCE
 @UNTIL
 @connected

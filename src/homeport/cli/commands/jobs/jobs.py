@@ -14,7 +14,7 @@ import click
 from homeport.cli.api.client import Client, Json
 from homeport.cli.api.completers import complete_jobs, complete_nodes, complete_sites
 from homeport.cli.exits import Exit
-from homeport.cli.lazy import Group
+from homeport.cli.lazy import Group, MayBeEmpty
 from homeport.cli.options import Settings, connected, formatted, listed, pass_settings, quieted
 from homeport.cli.terminal.ages import age
 from homeport.cli.terminal.output import (
@@ -56,7 +56,10 @@ def jobs() -> None:
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- [COMMAND]...")
 @click.option("--image", help="Run it in a container of this image; without it, as a command of the machine.")
 @click.option(
-    "--entrypoint", default="", help="A program in place of the image's own entrypoint; COMMAND is what it gets."
+    "--entrypoint",
+    type=MayBeEmpty(),
+    default="",
+    help="A program in place of the image's own entrypoint; COMMAND is what it gets.",
 )
 @click.option("--model", help="Ask this model instead: the words of COMMAND are the prompt.")
 @click.option("--max-tokens", type=click.IntRange(1), default=512, show_default=True, help="Of its answer.")
@@ -224,8 +227,6 @@ def _submission(options: dict[str, Any]) -> Json:
         raise click.UsageError("Give the prompt, after two dashes:  homeport jobs run --model MODEL -- Say hello")
     if not options["command"] and not options["image"]:
         raise click.UsageError("Give the command to run, after two dashes:  homeport jobs run -- uname -a")
-    if options["job_id"] == "":
-        raise click.UsageError("--id must not be empty: without a name, submitting it twice is running it twice.")
     seconds = seconds_of(options["timeout"])
     if seconds is None:
         raise click.UsageError(f"--timeout {options['timeout']}: write it as 30s, 10m or 2h.")

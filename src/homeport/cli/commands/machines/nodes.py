@@ -11,7 +11,7 @@ from homeport.cli.api.finding import only_site, site_of_nodes
 from homeport.cli.commands.machines.identity import approve_identity, show_identities, site_option
 from homeport.cli.commands.machines.sites import parse_labels
 from homeport.cli.join_lines import print_line, valid_option
-from homeport.cli.lazy import Group
+from homeport.cli.lazy import Group, MayBeEmpty
 from homeport.cli.options import FILTER, Settings, connected, formatted, listed, pass_settings
 from homeport.cli.terminal.ages import age, duration, parse, size
 from homeport.cli.terminal.draining import wait_until_empty
@@ -141,7 +141,7 @@ def remove(settings: Settings, node: str) -> None:
 
 @nodes.command("drain")
 @click.argument("node", shell_complete=complete_nodes)
-@click.option("--reason", default="", metavar="TEXT", help="The reason, shown with the node.")
+@click.option("--reason", type=MayBeEmpty(), default="", metavar="TEXT", help="The reason, shown with the node.")
 @click.option("--wait/--no-wait", default=False, help="Stay until the node is empty [no-wait].")
 @click.option("--timeout", default=600.0, show_default=True, metavar="SECONDS", help="How long to wait.")
 @connected

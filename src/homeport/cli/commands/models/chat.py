@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from homeport.cli.api.client import Client, Json
+from homeport.cli.lazy import MayBeEmpty
 from homeport.cli.options import Settings, connected, formatted, pass_settings
 from homeport.cli.terminal.output import print_data, printable
 from homeport.errors import HomeportError, NotFound
@@ -16,7 +17,7 @@ from homeport.errors import HomeportError, NotFound
 @click.command()
 @click.argument("message", required=False)
 @click.option("--model", default="", help="The model; the first one there is when left out.")
-@click.option("--system", default="", help="The system prompt, sent before the first message.")
+@click.option("--system", type=MayBeEmpty(), default="", help="The system prompt, sent before the first message.")
 @click.option("--max-tokens", type=click.IntRange(1, 50_000), help="The longest answer.")
 @connected
 @formatted

@@ -1,0 +1,48 @@
+"""`scripts/setup` where the Python packages are missing, without a package index: pip is a script that says yes."""
+
+import os
+import pty
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+BEGUN = "  … installing the Python packages into .venv, a minute or two"
+DONE = "installed the Python packages into .venv"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts" / "setup", tmp_path / "scripts")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\nexit 0\n")
+    python.chmod(0o755)
+    (tmp_path / "web").mkdir()
+    built = tmp_path / "src/homeport/dashboard/static/built"
+    built.parent.mkdir(parents=True)
+    built.write_text(subprocess.run(["cksum"], input="", capture_output=True, text=True, check=True).stdout)
+    return tmp_path
+
+
+def test_what_takes_long_is_named_before_it_begins(checkout: Path) -> None:
+    said = subprocess.run(
+        [checkout / "scripts/setup"], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert said[0] == BEGUN
+    assert said[1].startswith(f"  {DONE}")
+    assert "✓ environment ready" in said[2]
+
+
+def test_at_a_terminal_one_line_stays_of_each_step(checkout: Path) -> None:
+    ours, theirs = pty.openpty()
+    subprocess.run([checkout / "scripts/setup"], stdout=theirs, stderr=theirs, check=True)
+    os.close(theirs)
+    said = os.read(ours, 4096).decode()
+    os.close(ours)
+    assert said.index(BEGUN) < said.index("\r\x1b[K  " + DONE)
+    assert [line.rpartition("\x1b[K")[2].split()[0] for line in said.split("\r\n") if line] == ["installed", "✓"]
