@@ -97,9 +97,10 @@ async def test_every_answer_has_the_clients_correlation_id_and_every_stream_the_
 ) -> None:
     """Also a stream that is read again when only the database remembers the task."""
     monkeypatch.setattr("homeport.inference.plane.ENDED_KEPT", 0)
-    mine, task, unknown = {"X-Correlation-Id": "my-own"}, a_task(), uuid.uuid4()
+    own, task, unknown = 'my own; "id=7"', a_task(), uuid.uuid4()
+    mine = {"X-Correlation-Id": own}
     stream = f"{client.url}/v2/tasks/{task['task_id']}/events"
-    assert (await client.post("/v2/tasks", task, headers=mine)).headers["X-Correlation-Id"] == "my-own"
+    assert (await client.post("/v2/tasks", task, headers=mine)).headers["X-Correlation-Id"] == own
     texts = []
     for _ in range(2):
         async with client.session.get(stream, headers=mine) as answer:
@@ -107,7 +108,7 @@ async def test_every_answer_has_the_clients_correlation_id_and_every_stream_the_
         found = {name: answer.headers[name] for name in ("Cache-Control", "Connection", "X-Accel-Buffering")}
         assert found == {"Cache-Control": "no-cache", "Connection": "keep-alive", "X-Accel-Buffering": "no"}
         assert answer.headers["Content-Type"] == "text/event-stream"
-        assert answer.headers["X-Correlation-Id"] == "my-own"
+        assert answer.headers["X-Correlation-Id"] == own
         for name in ("X-Budget-Tokens-Remaining", "X-Budget-Time-Remaining-Ms", "X-Budget-Cost-Remaining"):
             assert name in answer.headers
         await eventually(lambda: _usage(client), what="the end to be written")
@@ -119,7 +120,7 @@ async def test_every_answer_has_the_clients_correlation_id_and_every_stream_the_
         ("POST", "/v1/completions", 400),
     ):
         sent = await client.call(method, path, headers=mine, data=b"{" if method == "POST" else None)
-        assert (sent.status, sent.headers["X-Correlation-Id"]) == (status, "my-own"), path
+        assert (sent.status, sent.headers["X-Correlation-Id"]) == (status, own), path
 
 
 async def test_a_verbose_stream_begins_with_started_and_explains_its_metrics(client: Client) -> None:
