@@ -11,9 +11,11 @@ import anyio
 import pytest
 
 from homeport.central.app import CentralApp
-from homeport.core.inference.engines.handoff import HandoffModel
+from homeport.core.inference.engines.handoff import EngineName, HandoffModel
 from homeport.models.store.gguf import cache_bytes_per_token
 from tests.integration.inference.conftest import TASK, bind, handoff
+from tests.support import engines_on_wire
+from tests.support.engines_on_wire import served
 from tests.support.llama_server import llama_server
 from tests.support.running_central import Client, Sent
 from tests.support.waiting import eventually
@@ -508,6 +510,17 @@ async def test_capabilities_follow_the_replicas_of_each_pool(empty: tuple[Centra
     pools.unbind("a", "r1")
     pools.unbind("b", "r0")
     assert {pool: found[:2] for pool, found in (await told()).items()} == {"a": (256, 2)}
+
+
+async def test_a_pool_says_which_of_its_models_are_in_memory(empty: tuple[CentralApp, Client], llama: str) -> None:
+    central, client = empty
+    async with served(engines_on_wire.ollama()) as url:
+        ollama = handoff(url, engine=EngineName.OLLAMA, model=HandoffModel("m"), pool_id="several")
+        await bind(client, central, ollama, handoff(llama))
+        (several,) = (await client.get("/v2/pools/several")).body["replicas"]
+        assert (several["models"], several["models_in_memory"]) == (["m", "other:latest"], ["m"])
+        (one,) = (await client.get("/v2/pools/default")).body["replicas"]
+        assert one["models_in_memory"] is None
 
 
 async def test_what_no_engine_was_started_for_is_refused_before_one_is_asked(
