@@ -301,32 +301,33 @@ class TaskPlane:
         """No token follows once this has returned, also when Homeport is killed then. Raises TaskRefused, and
         TransientError for a task from before a restart that is not known yet."""
         try:
-            run = self.find(task_id, submitter)
+            run: TaskRun | None = self.find(task_id, submitter)
         except TaskRefused:
-            await self._cancel_stored(task_id, submitter)
-        else:
+            run = await self._cancel_stored(task_id, submitter)
+        if run is not None:
             run.cancel("client")
             with anyio.move_on_after(CANCEL_SECONDS):
                 await run.stream.wait_until_over()
         with suppress(TransientError):  # then it is written as soon as the database can be
             await self.journal.settle()
 
-    async def _cancel_stored(self, task_id: str, submitter: Submitter) -> None:
-        """One that waits for its pool since a restart is not begun any more."""
+    async def _cancel_stored(self, task_id: str, submitter: Submitter) -> TaskRun | None:
+        """One that waits for its pool since a restart is not begun any more. Returns it where it runs by now."""
         stored, _ = await self.find_ended(task_id, submitter)
         if stored.state is TaskState.ENDED:
-            return
+            return None
         with anyio.move_on_after(CANCEL_SECONDS):
             await self._recovered.wait()
         if task_id in self._runs:
-            self._runs[task_id].cancel("client")
-        elif task_id in self._stored:
+            return self._runs[task_id]
+        if task_id in self._stored:
             self._end_stored(self._stored[task_id], None)
-        else:
-            await self.journal.settle()
-            stored, _ = await self.find_ended(task_id, submitter)
-            if stored.state is not TaskState.ENDED:
-                raise TransientError("Tasks from before the restart are still being read. Try again.")
+            return None
+        await self.journal.settle()
+        stored, _ = await self.find_ended(task_id, submitter)
+        if stored.state is not TaskState.ENDED:
+            raise TransientError("Tasks from before the restart are still being read. Try again.")
+        return None
 
     async def wait_recovered(self, task_id: str) -> TaskRun | None:
         """A task from before a restart, once it is queued again; None where it has ended instead."""

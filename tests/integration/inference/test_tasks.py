@@ -11,9 +11,11 @@ import anyio
 import pytest
 
 from homeport.central.app import CentralApp
-from homeport.core.inference.engines.handoff import HandoffModel
+from homeport.core.inference.engines.handoff import EngineName, HandoffModel
 from homeport.models.store.gguf import cache_bytes_per_token
 from tests.integration.inference.conftest import TASK, bind, handoff
+from tests.support import engines_on_wire
+from tests.support.engines_on_wire import served
 from tests.support.llama_server import llama_server
 from tests.support.running_central import Client, Sent
 from tests.support.waiting import eventually
@@ -97,9 +99,10 @@ async def test_every_answer_has_the_clients_correlation_id_and_every_stream_the_
 ) -> None:
     """Also a stream that is read again when only the database remembers the task."""
     monkeypatch.setattr("homeport.inference.plane.ENDED_KEPT", 0)
-    mine, task, unknown = {"X-Correlation-Id": "my-own"}, a_task(), uuid.uuid4()
+    own, task, unknown = 'my own; "id=7"', a_task(), uuid.uuid4()
+    mine = {"X-Correlation-Id": own}
     stream = f"{client.url}/v2/tasks/{task['task_id']}/events"
-    assert (await client.post("/v2/tasks", task, headers=mine)).headers["X-Correlation-Id"] == "my-own"
+    assert (await client.post("/v2/tasks", task, headers=mine)).headers["X-Correlation-Id"] == own
     texts = []
     for _ in range(2):
         async with client.session.get(stream, headers=mine) as answer:
@@ -107,7 +110,7 @@ async def test_every_answer_has_the_clients_correlation_id_and_every_stream_the_
         found = {name: answer.headers[name] for name in ("Cache-Control", "Connection", "X-Accel-Buffering")}
         assert found == {"Cache-Control": "no-cache", "Connection": "keep-alive", "X-Accel-Buffering": "no"}
         assert answer.headers["Content-Type"] == "text/event-stream"
-        assert answer.headers["X-Correlation-Id"] == "my-own"
+        assert answer.headers["X-Correlation-Id"] == own
         for name in ("X-Budget-Tokens-Remaining", "X-Budget-Time-Remaining-Ms", "X-Budget-Cost-Remaining"):
             assert name in answer.headers
         await eventually(lambda: _usage(client), what="the end to be written")
@@ -119,7 +122,7 @@ async def test_every_answer_has_the_clients_correlation_id_and_every_stream_the_
         ("POST", "/v1/completions", 400),
     ):
         sent = await client.call(method, path, headers=mine, data=b"{" if method == "POST" else None)
-        assert (sent.status, sent.headers["X-Correlation-Id"]) == (status, "my-own"), path
+        assert (sent.status, sent.headers["X-Correlation-Id"]) == (status, own), path
 
 
 async def test_a_verbose_stream_begins_with_started_and_explains_its_metrics(client: Client) -> None:
@@ -507,6 +510,17 @@ async def test_capabilities_follow_the_replicas_of_each_pool(empty: tuple[Centra
     pools.unbind("a", "r1")
     pools.unbind("b", "r0")
     assert {pool: found[:2] for pool, found in (await told()).items()} == {"a": (256, 2)}
+
+
+async def test_a_pool_says_which_of_its_models_are_in_memory(empty: tuple[CentralApp, Client], llama: str) -> None:
+    central, client = empty
+    async with served(engines_on_wire.ollama()) as url:
+        ollama = handoff(url, engine=EngineName.OLLAMA, model=HandoffModel("m"), pool_id="several")
+        await bind(client, central, ollama, handoff(llama))
+        (several,) = (await client.get("/v2/pools/several")).body["replicas"]
+        assert (several["models"], several["models_in_memory"]) == (["m", "other:latest"], ["m"])
+        (one,) = (await client.get("/v2/pools/default")).body["replicas"]
+        assert one["models_in_memory"] is None
 
 
 async def test_what_no_engine_was_started_for_is_refused_before_one_is_asked(

@@ -105,7 +105,7 @@ def _model(task: Task, situation: Situation) -> Refusal | None:
         text = f'The content of the model "{name}" does not have its digest. Fetch it again.'
         return Refusal(TaskCode.UNTRUSTED_ARTIFACT, text, field="model_ref")
     if not model.is_trusted:
-        text = f'The trust policy does not allow the model "{name}". Run  homeport models show  to see why.'
+        text = f'The trust policy does not allow the model "{name}". Run  homeport models show NAME  to see why.'
         return Refusal(TaskCode.UNTRUSTED_ARTIFACT, text, field="model_ref")
     return None
 

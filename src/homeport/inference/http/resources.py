@@ -246,6 +246,7 @@ def _pool(plane: TaskPlane, pool_id: str) -> dict[str, Any]:
             "engine": each.handoff.engine.value,
             "engine_version": each.engine_version,
             "models": sorted(each.models),
+            "models_in_memory": None if each.in_memory is None else sorted(each.in_memory),
             "site": each.site or None,
             "node_id": each.handoff.node_id or None,
             "device_mask": each.handoff.device_mask,

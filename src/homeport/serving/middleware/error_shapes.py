@@ -17,7 +17,7 @@ from homeport.serving.request_ids import new_uuid
 CORRELATION_ID: Final = "x-correlation-id"
 _RAW_CORRELATION_ID: Final = CORRELATION_ID.encode()
 _RAW_PROBLEM_JSON: Final = PROBLEM_JSON.encode()
-_GIVEN: Final = re.compile(rb"[\x21-\x7e]{1,128}")
+_GIVEN: Final = re.compile(rb"[\x20-\x7e]{1,256}")
 
 Shape = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """From a problem document to the contract's error body."""
