@@ -487,6 +487,7 @@ def test_an_app_is_read_in_logs_and_lists_rolled_back_and_deleted(
     fleet: Fleet, page: Page, image: str, tmp_path: Path
 ) -> None:
     """One walk, since each step needs the ones before it."""
+    has_hello(fleet)
     find_changes_of_state_in_a_log(fleet, page, image, tmp_path)
     watch_a_row_change_in_place(fleet, page, image, tmp_path)
     steer_a_rollout_roll_back_and_delete(fleet, page)
@@ -660,6 +661,7 @@ UNREADABLE = """() => [...document.querySelectorAll('main :is(p, td, dd, span, b
 
 
 def test_everything_is_reached_and_seen_with_the_keyboard_alone(fleet: Fleet, page: Page) -> None:
+    has_hello(fleet)
     page.goto(f"{fleet.url}/deployments/home/hello")
     is_settled(page)
     page.keyboard.press("Tab")
@@ -719,12 +721,14 @@ def test_a_token_is_created_and_a_site_held_and_both_are_in_the_records(
         other.get_by_label("How long").select_option("1h")
         other.get_by_role("button", name="Hold", exact=True).click()
         expect(other.get_by_role("button", name="Release…")).to_be_visible()
+    who_administers_some_sites_is_asked_for_nothing_else(fleet, browser)
     visit(page, "/")
     hold = page.get_by_role("region", name="Needs a person").get_by_role("listitem").filter(has_text="Hold at home")
     expect(hold).to_contain_text("“audit week <b>”, by olga")
     visit(page, "/sites/home")
     confirm(page, "Release…", "Release home", "Release")
     expect(page.get_by_role("button", name="Hold…")).to_be_visible()
+    what_a_command_prints_is_shown_as_yaml(page)
     visit(page, "/audit")
     page.get_by_label("Actor").fill("olga")
     page.get_by_label("Actor").press("Enter")
@@ -733,6 +737,26 @@ def test_a_token_is_created_and_a_site_held_and_both_are_in_the_records(
     visit(page, "/events")
     page.get_by_label("Filter").fill("audit week")
     expect(page.locator(".feed li").first).to_contain_text("home")
+
+
+def what_a_command_prints_is_shown_as_yaml(page: Page) -> None:
+    shown_as_yaml = page.get_by_role("group", name="What homeport sites show home prints")
+    page.get_by_role("button", name="YAML").click()
+    expect(page.get_by_text("homeport sites show home -o yaml", exact=True)).to_be_visible()
+    expect(shown_as_yaml).to_contain_text("name: home")
+    assert (serious_problems(page, within="main"), wrong_commands(page)) == ([], [])
+    page.get_by_role("button", name="YAML").click()
+    expect(shown_as_yaml).to_have_count(0)
+
+
+def who_administers_some_sites_is_asked_for_nothing_else(fleet: Fleet, browser: Browser) -> None:
+    made = fleet.host.json("tokens", "create", "--name", "adam", "--role", "admin", "--site", "home")
+    with shown(browser, f"{fleet.url}/login") as other:
+        log_in(other, made["token"])
+        expect(other.locator(".who")).to_contain_text("admin · home")
+        visit(other, "/settings")
+        expect(other.get_by_role("region", name="Registry")).to_contain_text("127.0.0.1")
+        expect(other.get_by_role("alert")).to_have_count(0)
 
 
 def test_single_letters_are_keys_until_they_are_switched_off(fleet: Fleet, page: Page) -> None:

@@ -177,6 +177,7 @@ def test_the_same_words_go_to_two_sides_with_their_own_settings(fleet: Fleet, pa
     one.get_by_label("Max tokens").fill("40")
     other.get_by_label("Max tokens").fill("3")
     other.get_by_label("System prompt").fill("be short")
+    expect(page.locator(".command code").last).to_contain_text("--max-tokens 3 --system 'be short'")
     asked: list[dict[str, Any]] = []
 
     def noted(request: Request) -> None:
