@@ -88,6 +88,7 @@ def test_an_ordinary_service_asks_for_nothing() -> None:
         "healthcheck": {"test": "true"},
         "env_file": ["app.env"],
         "x-note": "for people",
+        "logging": {"driver": "k8s-file", "options": {"max-size": "10m", "tag": "{{.Name}}"}},
     }
     assert asked(ordinary, volumes={"data": {}}, networks={"default": None}) == []
 
@@ -96,6 +97,9 @@ def test_an_ordinary_service_asks_for_nothing() -> None:
     ("service", "permission"),
     [
         ({"privileged": True}, "privileged"),
+        ({"logging": {"driver": "k8s-file", "options": {"path": "/etc/profile.d/x.sh"}}}, "host-paths"),
+        ({"logging": {"driver": "gelf", "options": {"gelf-address": "udp://10.0.0.1:1"}}}, "other"),
+        ({"annotations": {"org.systemd.property.DeviceAllow": "x"}}, "other"),
         ({"network_mode": "host"}, "host-network"),
         ({"network_mode": "container:other"}, "host-namespaces"),
         ({"pid": "host"}, "host-namespaces"),
@@ -218,3 +222,9 @@ def test_a_pod_of_a_chart_is_judged_by_the_same_rule(spec: dict[str, Any], permi
         ]
     }
     assert pod_demands([("web", plain)], real=os.path.normpath) == []
+
+
+@pytest.mark.parametrize("kind", ["secrets", "configs"])
+def test_what_others_have_stored_in_the_engine_is_asked_for(kind: str) -> None:
+    found = asked({"image": "x"}, **{kind: {"key": {"external": True}, "own": {"file": "./own.txt"}}})
+    assert found == [("other", f"{kind} key: external")]
