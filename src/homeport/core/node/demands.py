@@ -53,6 +53,7 @@ DEFAULT_CAPABILITIES: Final = frozenset({
 })
 # fmt: on
 _FILES: Final = ("env_file", "label_file")
+BIND_FLAGS: Final = frozenset({"", "bind", "rbind", "ro", "rw", "private", "rprivate", "nodev", "noexec", "nosuid"})
 LOG_DRIVERS: Final = ("json-file", "k8s-file", "journald", "local", "none", "default")
 """Those that keep lines on this machine. Others send them on from the machine's own network."""
 LOG_OPTIONS: Final = frozenset({"compress", "max-buffer-size", "max-file", "max-size", "mode", "tag"})
@@ -66,12 +67,7 @@ def compose_demands(project: Mapping[str, Any], folder: str, *, real: RealPath) 
     for name, service in _mapping(project.get("services")).items():
         demands += _service_demands(f"service {name}", _mapping(service), place)
     for name, volume in _mapping(project.get("volumes")).items():
-        where = f"volume {name}: driver_opts"
-        options = _mapping(_mapping(volume).get("driver_opts"))
-        if "device" in options:
-            demands += place.demands(f"{where}: device", str(options["device"]))
-        elif options:
-            demands.append(PermissionDemand(Permission.OTHER, where))
+        demands += _mount_demands(f"volume {name}: driver_opts", _mapping(_mapping(volume).get("driver_opts")), place)
     for name, network in _mapping(project.get("networks")).items():
         driver = _mapping(network).get("driver", "bridge")
         if driver not in ("bridge", "default", "overlay", "none", None) or name == "host":
@@ -83,6 +79,18 @@ def compose_demands(project: Mapping[str, Any], folder: str, *, real: RealPath) 
             if _mapping(source).get("external"):  # the engine's own, of whoever has put it there
                 demands.append(PermissionDemand(Permission.OTHER, f"{kind} {name}: external"))
     return demands
+
+
+def _mount_demands(where: str, options: Mapping[str, Any], place: "_Place") -> Iterator[PermissionDemand]:
+    """The engine mounts a volume with options as root, outside the container: of type overlay or proc it would show
+    the machine's files whatever its device is called. So only a folder that is bound and a tmpfs are known."""
+    kind, flags = str(options.get("type", "none")), str(options.get("o", "")).split(",")
+    if kind == "tmpfs" or not options:
+        return
+    if kind in ("none", "bind") and "device" in options and set(flags) <= BIND_FLAGS:
+        yield from place.demands(f"{where}: device", str(options["device"]))
+    else:
+        yield PermissionDemand(Permission.OTHER, where)
 
 
 def _service_demands(who: str, service: Mapping[str, Any], place: "_Place") -> Iterator[PermissionDemand]:

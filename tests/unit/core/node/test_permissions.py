@@ -228,3 +228,23 @@ def test_a_pod_of_a_chart_is_judged_by_the_same_rule(spec: dict[str, Any], permi
 def test_what_others_have_stored_in_the_engine_is_asked_for(kind: str) -> None:
     found = asked({"image": "x"}, **{kind: {"key": {"external": True}, "own": {"file": "./own.txt"}}})
     assert found == [("other", f"{kind} key: external")]
+
+
+@pytest.mark.parametrize(
+    ("options", "permissions"),
+    [
+        ({"type": "none", "o": "bind,ro", "device": f"{FOLDER}/conf"}, []),
+        ({"type": "tmpfs", "device": "tmpfs", "o": "size=10m"}, []),
+        ({"type": "none", "o": "bind", "device": "/etc"}, ["host-paths"]),
+        ({"type": "overlay", "device": "overlay", "o": "lowerdir=/etc:/usr"}, ["other"]),
+        ({"type": "proc", "device": "proc"}, ["other"]),
+        ({"type": "nfs", "device": ":/export", "o": "addr=10.0.0.5"}, ["other"]),
+        ({"type": "none", "device": "x", "o": "lowerdir=/etc"}, ["other"]),
+        ({"size": "10m"}, ["other"]),
+    ],
+)
+def test_a_volume_that_is_mounted_with_options_shows_nothing_of_the_machine(
+    options: dict[str, str], permissions: list[str]
+) -> None:
+    found = asked({"image": "x"}, volumes={"data": {"driver_opts": options}})
+    assert [permission for permission, _ in found] == permissions
