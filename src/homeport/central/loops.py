@@ -165,7 +165,9 @@ async def follow(central: CentralCore) -> None:
 
 
 async def find_silent_sites(central: CentralCore) -> None:
-    """Checks when the site with the oldest report would count as silent, and at most every `sweep_seconds`."""
+    """Checks when the site with the oldest report would count as silent, and at most every `sweep_seconds`. That
+    nobody called while central was away is no site's silence, so they have the same time to call again."""
+    await anyio.sleep(central.settings.site_silence_seconds)
     quiet_seconds = 0.0
 
     async def work() -> None:

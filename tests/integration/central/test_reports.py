@@ -1,6 +1,6 @@
 """What sites report: in order, once, and nothing of what is not theirs."""
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import anyio
@@ -157,6 +157,17 @@ async def test_a_silent_site_is_unreachable_and_that_is_said_once(tmp_path: Path
         await eventually(is_said)
         await anyio.sleep(0.2)  # several sweeps
         assert (await kinds(client, 0)).count("site.problem") == 1
+
+
+async def test_a_central_that_was_away_does_not_take_that_for_the_silence_of_sites(tmp_path: Path) -> None:
+    async with running_central(tmp_path) as (central, client):
+        await FakeSite(client).join()
+        long_ago = datetime.now(UTC) - timedelta(hours=1)
+        await central.parts.store.write(lambda tx: tx.touch_sites([SiteName("home")], long_ago))
+    async with running_central(tmp_path, site_silence_seconds=5.0, sweep_seconds=0.05) as (_, client):
+        await anyio.sleep(0.3)  # several sweeps
+        await FakeSite(client).join()
+        assert "site.problem" not in await kinds(client, 0)
 
 
 async def test_grpc_lists_the_nodes_of_the_whole_fleet_and_takes_none(tmp_path: Path) -> None:

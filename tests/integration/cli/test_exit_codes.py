@@ -94,6 +94,9 @@ def test_1_when_the_status_shows_what_needs_attention_and_0_otherwise(homeport: 
         attention_counts={"deployment": 1},
         last_event_id=7,
     )
+    waiting = overview.model_copy(update={"attention": [], "nodes": {"live": 0}, "deployments": {"PENDING": 2}})
+    canned.answers["GET /api/v1/overview"] = lambda _: waiting
+    assert "2 PENDING, and no node has joined" in homeport("status").stdout
     canned.answers["GET /api/v1/overview"] = lambda _: overview
     wrong = homeport("status")
     assert wrong.returncode == 1

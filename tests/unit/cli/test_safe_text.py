@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from homeport.cli.terminal.output import write_output
+from homeport.cli.terminal.output import echo_wrapped, write_output
 from homeport.cli.terminal.progress import Line
 from homeport.cli.terminal.safe_text import safe
 
@@ -85,3 +85,9 @@ def test_an_error_that_quotes_a_file_of_others_is_harmless_in_a_terminal(tmp_pat
 @pytest.mark.parametrize("text", ["", "plain", "Zoë 🚢 ✓", "a\nb", "\x1b[1;38;5;208mbold\x1b[0m"])
 def test_our_own_text_stays_as_it_is(text: str) -> None:
     assert safe(text) == text
+
+
+def test_a_reason_with_line_breaks_makes_no_entries_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    echo_wrapped("10:00:00   node.drained   ", "drained: disk\n10:00:01   audit.entry    admin did it")
+    first, second = capsys.readouterr().out.splitlines()
+    assert (first[:2], second) == ("10", "    10:00:01   audit.entry    admin did it")

@@ -20,8 +20,9 @@ from homeport.cli.commands.running.node import parse_labels
 from homeport.cli.exits import Exit, exit_for
 from homeport.cli.local.diagnosis import Finding, check_python, judge_disk
 from homeport.cli.main import explain, run
+from homeport.cli.roles import logs
 from homeport.cli.roles.addresses import ADDRESS, ListenAddress, require_loopback
-from homeport.cli.roles.logs import EnduringHandler, JsonFormatter, TextFormatter
+from homeport.cli.roles.logs import BriefStart, EnduringHandler, JsonFormatter, TextFormatter
 from homeport.cli.roles.running import first_of, tell
 from homeport.cli.set_option import typed_parameters
 from homeport.cli.terminal.ages import age, duration, size, took
@@ -331,6 +332,22 @@ def test_logs_carry_their_fields_whoever_wrote_them() -> None:
         "a b",
     )
     assert TextFormatter().format(record).endswith('! loop iteration failed   loop=sweep  name="a b"')
+
+
+def test_a_start_shows_warnings_alone_until_it_is_over_or_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    info, warning = (logging.makeLogRecord({"levelno": level}) for level in (logging.INFO, logging.WARNING))
+    brief = BriefStart()
+    assert (brief.filter(info), brief.filter(warning)) == (False, True)
+    handler = logging.NullHandler()
+    handler.addFilter(brief)
+    logging.getLogger().addHandler(handler)
+    try:
+        logs.role_is_up()
+    finally:
+        logging.getLogger().removeHandler(handler)
+    assert brief.filter(info)
+    monkeypatch.setattr(logs, "BRIEF_SECONDS", 0.0)
+    assert BriefStart().filter(info)
 
 
 def test_a_log_on_a_terminal_shows_what_others_say_on_one_line_and_does_not_obey_it() -> None:

@@ -112,7 +112,8 @@ def serve_model(settings: Settings, client: Client, ref: str, options: ServeOpti
         done(f"pool {name} serves {source.model_id}" + ("" if is_ready else " soon"))
         if not is_ready:
             click.echo(f"  It does not answer here yet. See  homeport pools show {name}")
-        click.echo(f"  Ask it:  curl {client.url}/v1/chat/completions -H 'Content-Type: application/json' \\")
+        click.echo(f"  Ask it:  homeport chat --model {source.model_id} Hello")
+        click.echo(f"  or:      curl {client.url}/v1/chat/completions -H 'Content-Type: application/json' \\")
         click.echo('    -H "Authorization: Bearer $(homeport token)" \\')
         click.echo(
             f'    -d \'{{"model": "{source.model_id}", "messages": [{{"role": "user", "content": "Hello"}}]}}\''

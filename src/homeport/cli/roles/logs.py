@@ -7,6 +7,7 @@ same format.
 import json
 import logging
 import sys
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO, TypeVar
@@ -18,6 +19,7 @@ from homeport.log import fields_of
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
+BRIEF_SECONDS: Final = 5.0
 _SIGNS: Final = {"INFO": " ", "WARNING": "!", "ERROR": "✗", "CRITICAL": "✗", "DEBUG": "·"}
 
 
@@ -37,12 +39,35 @@ def logged(command: Decorated) -> Decorated:
     )(command)
 
 
-def configure_logs(level: str, form: str | None) -> None:
+def configure_logs(level: str, form: str | None, *, is_brief: bool = False) -> None:
+    """With `is_brief`, a start at a terminal shows warnings alone, unless it takes long or logs were asked for."""
     handler = EnduringHandler(sys.stderr)
+    if is_brief and form is None and level == "info" and sys.stderr.isatty():
+        handler.addFilter(BriefStart())
     chosen = form or ("text" if sys.stderr.isatty() else "json")
     handler.setFormatter(TextFormatter() if chosen == "text" else JsonFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("homeport").setLevel(level.upper())
+
+
+class BriefStart(logging.Filter):
+    def __init__(self) -> None:
+        super().__init__()
+        self._ends_at = time.monotonic() + BRIEF_SECONDS
+
+    def end(self) -> None:
+        self._ends_at = 0.0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.levelno >= logging.WARNING or time.monotonic() >= self._ends_at
+
+
+def role_is_up() -> None:
+    """From now on everything is logged."""
+    for handler in logging.getLogger().handlers:
+        for each in handler.filters:
+            if isinstance(each, BriefStart):
+                each.end()
 
 
 class EnduringHandler(logging.StreamHandler[TextIO]):

@@ -15,6 +15,7 @@ import anyio
 import click
 
 from homeport.adapters.system import share_malloc_arenas
+from homeport.cli.roles.logs import role_is_up
 from homeport.cli.terminal.ages import took
 from homeport.cli.terminal.output import done
 from homeport.errors import HomeportError
@@ -63,6 +64,7 @@ def run_role(
         tell(f"{title:<36}  {address:<28}  {took(time.monotonic() - began)}", by=done)
         for note in (*notes, *more, stopping):
             tell(f"  {note}")
+        role_is_up()
         notify_supervisor("READY=1")
 
     share_malloc_arenas()

@@ -121,12 +121,14 @@ def print_facts(facts: Sequence[tuple[str, str]]) -> None:
 
 def echo_wrapped(head: str, text: str) -> None:
     """One line; on a screen that is narrower, lines that are indented to where the text began, or below its head
-    where too little room is left beside it."""
+    where too little room is left beside it. Line breaks of the text are indented too: what somebody gave as a reason
+    must not look like an entry of its own."""
     from shutil import get_terminal_size  # noqa: PLC0415 - start-up time
     from textwrap import wrap  # noqa: PLC0415
 
     available = get_terminal_size().columns if sys.stdout.isatty() else 0
     beside = len(click.unstyle(head))
+    text = text.replace("\n", "\n    ")
     if available == 0 or "\n" in text or beside + len(text) <= available:
         click.echo(f"{head}{text}".rstrip())
         return

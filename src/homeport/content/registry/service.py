@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import field
-from typing import Any
+from typing import Any, Final
 
 import anyio
 from anyio.to_thread import run_sync
@@ -30,6 +30,9 @@ from homeport.errors import DigestMismatch, NotFound, OffsetMismatch, UploadBusy
 from homeport.lazy_dataclass import dataclass
 from homeport.ports import BlobStore, OpenBlob, Upload, UploadId
 from homeport.vocabulary import Digest
+
+UPLOADS_MAX: Final = 1_000
+"""Unfinished ones: each is a file that stays for a day."""
 
 UsedBy = Callable[[str, str], Awaitable[str | None]]
 """Called before a manual deletion, with a repository and a tag or digest: the deployment that needs it."""
@@ -92,6 +95,9 @@ class RegistryService:
 
     async def begin(self, name: str) -> UploadId:
         check_name(name)
+        if len(await self.blobs.uploads()) >= UPLOADS_MAX:
+            message = f"{UPLOADS_MAX} uploads are not finished. Finish or cancel some; each is removed after a day."
+            raise RegistryProblem(SpecCode.TOOMANYREQUESTS, message)
         return await self.blobs.begin()
 
     async def upload(self, name: str, upload_id: UploadId) -> Upload:

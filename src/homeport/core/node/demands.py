@@ -37,11 +37,11 @@ def custom_demands(custom: CustomSpec, *, real: RealPath) -> list[PermissionDema
 
 # fmt: off
 HARMLESS: Final = frozenset({
-    "annotations", "attach", "blkio_config", "cap_drop", "command", "configs", "container_name", "cpu_count",
+    "attach", "blkio_config", "cap_drop", "command", "configs", "container_name", "cpu_count",
     "cpu_percent", "cpu_period", "cpu_quota", "cpu_rt_period", "cpu_rt_runtime", "cpu_shares", "cpus", "cpuset",
     "depends_on", "dns", "dns_opt", "dns_search", "domainname", "entrypoint", "environment", "expose", "extends",
     "external_links", "extra_hosts", "group_add", "healthcheck", "hostname", "image", "init", "labels", "links",
-    "logging", "mac_address", "mem_limit", "mem_reservation", "mem_swappiness", "memswap_limit", "networks",
+    "mac_address", "mem_limit", "mem_reservation", "mem_swappiness", "memswap_limit", "networks",
     "oom_kill_disable", "pids_limit", "platform", "ports", "profiles", "pull_policy", "read_only", "restart", "scale",
     "secrets", "shm_size", "stdin_open", "stop_grace_period", "stop_signal", "storage_opt", "tmpfs", "tty", "ulimits",
     "user", "working_dir",
@@ -53,6 +53,10 @@ DEFAULT_CAPABILITIES: Final = frozenset({
 })
 # fmt: on
 _FILES: Final = ("env_file", "label_file")
+BIND_FLAGS: Final = frozenset({"", "bind", "rbind", "ro", "rw", "private", "rprivate", "nodev", "noexec", "nosuid"})
+LOG_DRIVERS: Final = ("json-file", "k8s-file", "journald", "local", "none", "default")
+"""Those that keep lines on this machine. Others send them on from the machine's own network."""
+LOG_OPTIONS: Final = frozenset({"compress", "max-buffer-size", "max-file", "max-size", "mode", "tag"})
 
 
 def compose_demands(project: Mapping[str, Any], folder: str, *, real: RealPath) -> list[PermissionDemand]:
@@ -63,12 +67,7 @@ def compose_demands(project: Mapping[str, Any], folder: str, *, real: RealPath) 
     for name, service in _mapping(project.get("services")).items():
         demands += _service_demands(f"service {name}", _mapping(service), place)
     for name, volume in _mapping(project.get("volumes")).items():
-        where = f"volume {name}: driver_opts"
-        options = _mapping(_mapping(volume).get("driver_opts"))
-        if "device" in options:
-            demands += place.demands(f"{where}: device", str(options["device"]))
-        elif options:
-            demands.append(PermissionDemand(Permission.OTHER, where))
+        demands += _mount_demands(f"volume {name}: driver_opts", _mapping(_mapping(volume).get("driver_opts")), place)
     for name, network in _mapping(project.get("networks")).items():
         driver = _mapping(network).get("driver", "bridge")
         if driver not in ("bridge", "default", "overlay", "none", None) or name == "host":
@@ -77,7 +76,21 @@ def compose_demands(project: Mapping[str, Any], folder: str, *, real: RealPath) 
         for name, source in _mapping(project.get(kind)).items():
             if file := _mapping(source).get("file"):
                 demands += place.demands(f"{kind} {name}: file", str(file))
+            if _mapping(source).get("external"):  # the engine's own, of whoever has put it there
+                demands.append(PermissionDemand(Permission.OTHER, f"{kind} {name}: external"))
     return demands
+
+
+def _mount_demands(where: str, options: Mapping[str, Any], place: "_Place") -> Iterator[PermissionDemand]:
+    """The engine mounts a volume with options as root, outside the container: of type overlay or proc it would show
+    the machine's files whatever its device is called. So only a folder that is bound and a tmpfs are known."""
+    kind, flags = str(options.get("type", "none")), str(options.get("o", "")).split(",")
+    if kind == "tmpfs" or not options:
+        return
+    if kind in ("none", "bind") and "device" in options and set(flags) <= BIND_FLAGS:
+        yield from place.demands(f"{where}: device", str(options["device"]))
+    else:
+        yield PermissionDemand(Permission.OTHER, where)
 
 
 def _service_demands(who: str, service: Mapping[str, Any], place: "_Place") -> Iterator[PermissionDemand]:
@@ -126,6 +139,19 @@ def _security_options(where: str, value: Any, _place: "_Place") -> Iterator[Perm
         yield PermissionDemand(Permission.SECURITY_OPTIONS, where)
 
 
+def _logging(where: str, value: Any, place: "_Place") -> Iterator[PermissionDemand]:
+    """With `path`, Podman writes what the container prints into any file of the machine, as root."""
+    driver, options = _mapping(value).get("driver"), _mapping(_mapping(value).get("options"))
+    if driver and driver not in LOG_DRIVERS:
+        yield PermissionDemand(Permission.OTHER, f"{where}: driver: {driver}")
+        return
+    for name, content in options.items():
+        if name == "path":
+            yield from place.demands(f"{where}: options: path", str(content))
+        elif name not in LOG_OPTIONS:
+            yield PermissionDemand(Permission.OTHER, f"{where}: options: {name}")
+
+
 def _deploy(where: str, value: Any, _place: "_Place") -> Iterator[PermissionDemand]:
     resources = _mapping(_mapping(value).get("resources"))
     if _mapping(resources.get("reservations")).get("devices"):
@@ -164,6 +190,7 @@ _JUDGES: Final[Mapping[str, Callable[[str, Any, "_Place"], Iterator[PermissionDe
     **dict.fromkeys(("devices", "device_cgroup_rules", "gpus", "runtime"), _devices),
     "cap_add": _capabilities,
     **dict.fromkeys(("security_opt", "sysctls"), _security_options),
+    "logging": _logging,
     "volumes": _volumes,
     **dict.fromkeys(_FILES, _files),
     "deploy": _deploy,
@@ -172,7 +199,17 @@ _JUDGES: Final[Mapping[str, Callable[[str, Any, "_Place"], Iterator[PermissionDe
 
 
 _REFUSED: Final = frozenset(
-    {"build", "credential_spec", "develop", "models", "post_start", "pre_stop", "provider", "use_api_socket"}
+    {
+        "annotations",
+        "build",
+        "credential_spec",
+        "develop",
+        "models",
+        "post_start",
+        "pre_stop",
+        "provider",
+        "use_api_socket",
+    }
 )
 """Known keys that are demands of their own kind, and in none of the lists above."""
 SERVICE_KEYS: Final = tuple(sorted({*HARMLESS, *_JUDGES, *_REFUSED}))

@@ -221,3 +221,10 @@ def test_where_a_port_is_reached_from_the_machine() -> None:
         "10.0.0.3", 81
     )
     assert address_of({"NetworkSettings": {}}, 80) is None
+
+
+def test_annotations_give_podman_no_orders() -> None:
+    """Of `seccomp.security.alpha.kubernetes.io/pod: unconfined` it makes a pod without a seccomp profile."""
+    pod = a_pod({})
+    pod = {**pod, "metadata": {**pod["metadata"], "annotations": {"seccomp.security.alpha.kubernetes.io/pod": "x"}}}
+    assert "annotations" not in only(pod).documents[-1]["metadata"]

@@ -88,6 +88,7 @@ def test_an_ordinary_service_asks_for_nothing() -> None:
         "healthcheck": {"test": "true"},
         "env_file": ["app.env"],
         "x-note": "for people",
+        "logging": {"driver": "k8s-file", "options": {"max-size": "10m", "tag": "{{.Name}}"}},
     }
     assert asked(ordinary, volumes={"data": {}}, networks={"default": None}) == []
 
@@ -96,6 +97,9 @@ def test_an_ordinary_service_asks_for_nothing() -> None:
     ("service", "permission"),
     [
         ({"privileged": True}, "privileged"),
+        ({"logging": {"driver": "k8s-file", "options": {"path": "/etc/profile.d/x.sh"}}}, "host-paths"),
+        ({"logging": {"driver": "gelf", "options": {"gelf-address": "udp://10.0.0.1:1"}}}, "other"),
+        ({"annotations": {"org.systemd.property.DeviceAllow": "x"}}, "other"),
         ({"network_mode": "host"}, "host-network"),
         ({"network_mode": "container:other"}, "host-namespaces"),
         ({"pid": "host"}, "host-namespaces"),
@@ -218,3 +222,29 @@ def test_a_pod_of_a_chart_is_judged_by_the_same_rule(spec: dict[str, Any], permi
         ]
     }
     assert pod_demands([("web", plain)], real=os.path.normpath) == []
+
+
+@pytest.mark.parametrize("kind", ["secrets", "configs"])
+def test_what_others_have_stored_in_the_engine_is_asked_for(kind: str) -> None:
+    found = asked({"image": "x"}, **{kind: {"key": {"external": True}, "own": {"file": "./own.txt"}}})
+    assert found == [("other", f"{kind} key: external")]
+
+
+@pytest.mark.parametrize(
+    ("options", "permissions"),
+    [
+        ({"type": "none", "o": "bind,ro", "device": f"{FOLDER}/conf"}, []),
+        ({"type": "tmpfs", "device": "tmpfs", "o": "size=10m"}, []),
+        ({"type": "none", "o": "bind", "device": "/etc"}, ["host-paths"]),
+        ({"type": "overlay", "device": "overlay", "o": "lowerdir=/etc:/usr"}, ["other"]),
+        ({"type": "proc", "device": "proc"}, ["other"]),
+        ({"type": "nfs", "device": ":/export", "o": "addr=10.0.0.5"}, ["other"]),
+        ({"type": "none", "device": "x", "o": "lowerdir=/etc"}, ["other"]),
+        ({"size": "10m"}, ["other"]),
+    ],
+)
+def test_a_volume_that_is_mounted_with_options_shows_nothing_of_the_machine(
+    options: dict[str, str], permissions: list[str]
+) -> None:
+    found = asked({"image": "x"}, volumes={"data": {"driver_opts": options}})
+    assert [permission for permission, _ in found] == permissions

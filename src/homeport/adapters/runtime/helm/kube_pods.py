@@ -128,13 +128,13 @@ def _pod(chart: _Chart, name: str, template: Json) -> KubePod:
         container["ports"] = [port for port in container.get("ports") or [] if port.get("hostPort")]
         _rename_sources(container, used, full)
     _rename_volumes(spec, used, chart.project, full)
+    # Without its annotations: Podman takes orders from some, such as a pod without seccomp; nobody else reads them.
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
             "name": full,
             "labels": {**own, **chart.labels, LABEL_POD: full, LABEL_CHECKS: json.dumps(checks)},
-            "annotations": metadata.get("annotations") or {},
         },
         "spec": spec,
     }

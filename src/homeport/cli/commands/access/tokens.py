@@ -17,7 +17,7 @@ from homeport.cli.options import Settings, connected, formatted, listed, pass_se
 from homeport.cli.terminal.ages import age
 from homeport.cli.terminal.moments import MomentParameter
 from homeport.cli.terminal.output import Column, Item, TableListing, done, print_data, show, show_list
-from homeport.errors import Refused
+from homeport.errors import NotFound, Refused
 
 if TYPE_CHECKING:
     from homeport.core.model.access import ApiToken
@@ -72,7 +72,9 @@ def create_token(
         body = {"name": name, "role": role, "sites": list(sites)}
         if expires is not None:
             body["expires_at"] = expires.isoformat()
-        created = Client(settings.url).post("/api/v1/tokens", body)
+        client = Client(settings.url)
+        created = client.post("/api/v1/tokens", body)
+        _mention_unknown(client, sites)
     else:
         created = _create_offline(data, store, name=name, role=role, sites=sites, expires=expires)
     if settings.is_data:
@@ -135,6 +137,15 @@ def revoke_token(settings: Settings, token: str, data: Path | None, store: str |
         print_data(settings, revoked)
         return
     done(f'token "{revoked["name"]}" is revoked')
+
+
+def _mention_unknown(client: Client, sites: tuple[str, ...]) -> None:
+    """A site may join later, so an unknown one is no mistake for certain."""
+    for site in sites:
+        try:
+            client.get(f"/api/v1/sites/{site}")
+        except NotFound:
+            click.echo(f"{click.style('!', fg='yellow')} There is no site {site} yet.  homeport sites list", err=True)
 
 
 def _create_offline(

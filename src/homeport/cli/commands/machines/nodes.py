@@ -137,6 +137,7 @@ def remove(settings: Settings, node: str) -> None:
     """Remove a node. It does not reconnect until its process is restarted; its containers keep running."""
     Client(settings.url).delete(f"/api/v1/nodes/{node}")
     done(f"removed node {node}")
+    click.echo("  What ran on it keeps running there. It does not reconnect until its process is restarted.")
 
 
 @nodes.command("drain")

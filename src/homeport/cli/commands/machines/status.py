@@ -49,7 +49,11 @@ def _show(settings: Settings, overview: Json) -> None:
     click.echo()
     wrong = overview["attention"]
     if not wrong:
-        click.echo("All is well.")
+        pending = overview["deployments"].get("PENDING", 0)
+        is_waiting = bool(pending) and not sum(nodes.values())
+        click.echo(
+            f"{pending} PENDING, and no node has joined:  homeport nodes list" if is_waiting else "All is well."
+        )
         return
     print_table(settings, (Column("WHAT", _name), Column("WHY", lambda item: item["why"])), wrong)
     for kind, count in overview["attention_counts"].items():

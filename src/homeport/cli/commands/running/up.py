@@ -104,7 +104,7 @@ def up(
     doors = {"http": http, **registry.addresses, **margo.addresses, **orchion.addresses}
     doors |= {} if grpc is None else {"grpc": grpc}
     require_addresses(guarded=("http", "registry", "margo"), **doors)
-    configure_logs(log_level, log_format)
+    configure_logs(log_level, log_format, is_brief=True)
     from homeport.central.settings import CentralSettings  # noqa: PLC0415 - start-up time
     from homeport.node.settings import NodeSettings  # noqa: PLC0415
     from homeport.site.settings import SiteSettings  # noqa: PLC0415
