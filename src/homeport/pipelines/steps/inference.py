@@ -49,7 +49,7 @@ def _request(work: Work) -> InferenceRequest:
         priority=action.get("priority", "batch"),
         seed=action.get("seed"),
         pool=action.get("pool", ""),
-        engine=action.get("engine", "llamacpp"),
+        engine=action.get("engine", "any"),
         context=action.get("context", 0),
     )
 
