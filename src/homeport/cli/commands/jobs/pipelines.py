@@ -358,9 +358,10 @@ def _follow(client: Client, run_id: str, *, says: bool) -> Json:
             continue
         silent_since = None
         for step in found["steps"]:
-            if says and step["state"] != said.get(step["name"]) and step["state"] != "WAITING":
-                said[step["name"]] = step["state"]
-                click.echo(_line(step), err=True)
+            line = _line(step)
+            if says and line != said.get(step["name"]) and step["state"] != "WAITING":
+                said[step["name"]] = line
+                click.echo(line, err=True)
         if found["state"] in ENDED:
             return found
         version = _version(found)
