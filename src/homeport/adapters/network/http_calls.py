@@ -4,13 +4,14 @@ The connection is made to the very addresses that were judged: a name cannot res
 """
 
 import socket
+import ssl
 from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 from typing import Any
 
 import anyio
 
-from homeport.errors import InvalidInput, PeerUnavailable, Refused, TooLarge
+from homeport.errors import InvalidInput, PeerUnavailable, Refused, TooLarge, system_reason
 from homeport.lazy_dataclass import dataclass
 
 Judge = Callable[[str, str], str | None]
@@ -62,7 +63,14 @@ async def call(
         cause = error.__cause__ or error.__context__
         if isinstance(cause, _NotAllowed) or isinstance(error, _NotAllowed):
             raise Refused(str(cause if isinstance(cause, _NotAllowed) else error)) from error
-        raise PeerUnavailable(f"{host} cannot be reached: {str(error)[:300] or type(error).__name__}.") from error
+        raise PeerUnavailable(f"{host} cannot be reached: {_reason(error)}.") from error
+
+
+def _reason(error: Exception) -> str:
+    """aiohttp adds how it had wanted to connect to what the system says."""
+    found: Any = getattr(error, "os_error", None)
+    is_of_the_system = isinstance(found, OSError) and not isinstance(found, ssl.SSLError)
+    return (system_reason(found) if is_of_the_system else str(error))[:300] or type(error).__name__
 
 
 class _NotAllowed(OSError):
