@@ -29,7 +29,7 @@ from homeport.cli.terminal.output import (
     write_output,
 )
 from homeport.core.values.durations import duration_text
-from homeport.errors import NotFound, PeerUnavailable
+from homeport.errors import NotFound, TransientError
 
 LAST_LINES: Final = 10
 STATES: Final = ("PENDING", "RUNNING", "SUCCEEDED", "FAILED", "CANCELLED")
@@ -350,7 +350,7 @@ def _follow(client: Client, run_id: str, *, says: bool) -> Json:
     while True:
         try:
             found = client.get(f"/api/v1/pipeline-runs/{run_id}", after=version, wait_seconds=WAIT_SECONDS)
-        except PeerUnavailable:
+        except TransientError:
             silent_since = silent_since or time.monotonic()
             if time.monotonic() - silent_since > SILENCE_SECONDS_MAX:
                 raise
