@@ -1,6 +1,8 @@
 """What follows something goes on when the server is restarted, also when it meets one that is just stopping."""
 
 import json
+import os
+import pty
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -8,7 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.support.forks import run_homeport
+from tests.integration.cli.test_following import read_until
+from tests.support.forks import HomeportProcess, run_homeport
+from tests.support.waiting import wait_for
 
 JOB = {"id": "count", "site": "home", "state": "RUNNING"}
 OUTPUT = {"state": "RUNNING", "reason": "", "attempt": 1, "generation": 1, "start": 0, "complete": False}
@@ -92,3 +96,20 @@ def test_the_lines_of_a_log(server: Scripted) -> None:
     }
     code, shown, _ = homeport(server, "logs", "-f")
     assert (code, [line.split()[-1] for line in shown.splitlines()]) == (0, ["1", "2"])
+
+
+def test_a_list_on_a_terminal(server: Scripted) -> None:
+    sites = [ok({"sites": [], "next": None}), STOPPING, STOPPING, ok({"sites": [], "next": None})]
+    server.answers = {"/api/v1/sites": sites}
+    master, screen = pty.openpty()
+    command = ["--url", f"http://127.0.0.1:{server.server_port}", "sites", "list", "--watch"]
+    environment = {**os.environ, "TERM": "xterm"}
+    with HomeportProcess(command, stdin=screen, stdout=screen, stderr=screen, env=environment) as process:
+        os.close(screen)
+        try:
+            read_until(master, b"is stopping. Trying again.")
+            wait_for(lambda: len(sites) == 1, what="the list to be asked for again")
+            assert process.poll() is None
+        finally:
+            process.kill()
+            os.close(master)
