@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 import anyio
@@ -24,6 +25,7 @@ from homeport.core.pipelines.advance import (
     finished,
     next_wake,
     running,
+    with_waits,
 )
 from homeport.core.pipelines.functions import ExpressionError
 from homeport.core.pipelines.lifecycle import RUN_ENDED
@@ -84,6 +86,8 @@ class Driver:
         self._results: dict[ItemKey, ItemResult] = {}
         self._resumed: set[ItemKey] = set()
         """Items that were under way when this driver began."""
+        self._waits: dict[ItemKey, str] = {}
+        """What items under way wait for; empty for those that have begun."""
         self.depth = run.depth
 
     def wake(self) -> None:
@@ -120,7 +124,7 @@ class Driver:
                 return
             self._run = stored
             self._results = dict(await reader.pipeline_results(stored))
-        self._executions, self._outcomes, self._resumed = {}, [], set(running(stored))
+        self._executions, self._outcomes, self._resumed, self._waits = {}, [], set(running(stored)), {}
         try:
             pipeline = await self._central.in_thread(read_pipeline, stored.source, f"{stored.pipeline}.yaml")
         except PermanentError as error:  # Of another version of Homeport.
@@ -145,7 +149,7 @@ class Driver:
         outcomes, self._outcomes = self._outcomes, []
         for key, attempt, outcome in outcomes:
             run, results[key] = _taken(pipeline, run, key, outcome, results, attempt=attempt, now=now)
-        run = await self._merged(run)
+        run = with_waits(await self._merged(run), self._waits)
         run = await self._central.in_thread(advance, pipeline, run, results, now)
         run = self._with_references(pipeline, run)
         if run != self._run:
@@ -154,6 +158,7 @@ class Driver:
         self._results = results
         for key, _, _ in outcomes:
             self._executions.pop(key, None)
+            self._waits.pop(key, None)
         if self._run.state in RUN_ENDED:
             log.info("pipeline run ended", run=self._run.id, pipeline=self._run.pipeline, state=self._run.state.value)
             return False
@@ -241,7 +246,8 @@ class Driver:
             action = await self._central.in_thread(action_of, step, self._run, key, pipeline, self._results)
         except ExpressionError as error:
             return Outcome(failure=Failure(EXPRESSION, str(error)), is_final=True)
-        work = Work(self._run, pipeline, step, key[1], item, action, is_resumed=key in self._resumed)
+        has_begun = partial(self._note_wait, key, "")
+        work = Work(self._run, pipeline, step, key[1], item, action, key in self._resumed, has_begun)
         self._resumed.discard(key)
         executor = self._kinds[step.kind]
         assert item.started_at is not None
@@ -252,7 +258,9 @@ class Driver:
         await self._stop(executor, work)
         if execution.is_stopped:
             return Outcome(is_cancelled=True, failure=Failure("CANCELLED", "It was stopped"))
-        return Outcome(failure=Failure(TIMEOUT, f"It took longer than {step.timeout_seconds:g} seconds"))
+        why = self._waits.get(key)
+        message = f"It took longer than {step.timeout_seconds:g} seconds{f', and {why}' if why else ''}"
+        return Outcome(failure=Failure(TIMEOUT, message))
 
     async def _persistently(self, executor: StepKindExecutor, work: Work) -> Outcome:
         """A failure of ours, such as a full queue, costs time and no attempt."""
@@ -269,10 +277,16 @@ class Driver:
             except TransientError as error:
                 failures += 1
                 log.info("step waits", run=work.run.id, step=work.step.name, why=str(error))
+                self._note_wait((work.step.name, work.number), f"waits: {error}")
                 await anyio.sleep(max(RETRY.ceiling_seconds(failures), min(error.retry_after_seconds, 30.0)))
             except HomeportError as error:
                 code = error.code.upper().replace("-", "_")
                 return Outcome(failure=Failure(code, str(error)), is_final=not isinstance(error, NoNodeFits))
+
+    def _note_wait(self, key: ItemKey, why: str) -> None:
+        self._waits[key] = why
+        if self._run.step(key[0]).items[key[1]].reason != why:
+            self._bell.set()
 
     async def _stop(self, executor: StepKindExecutor, work: Work) -> None:
         with anyio.move_on_after(STOP_SECONDS), suppress(HomeportError):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from homeport.cli.api.client import Client, Json
-from homeport.errors import HomeportError, PeerUnavailable
+from homeport.errors import HomeportError, TransientError
 
 RECONNECT_SECONDS: Final = 0.5
 BACKLOG_MAX: Final = 10_000
@@ -64,7 +64,7 @@ class Feed:
                 if self._is_final():
                     self._waiting.put(None)
                     return
-            except PeerUnavailable as error:
+            except TransientError as error:  # a server that stops says so
                 if not connected:
                     self._waiting.put(error)
                     return

@@ -19,6 +19,7 @@ from homeport.cli.options import Settings
 from homeport.cli.terminal.fitting import GAP, fit, is_tower
 from homeport.cli.terminal.safe_text import moving
 from homeport.core.logs.text import without_colours
+from homeport.errors import TransientError
 from homeport.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -289,14 +290,25 @@ def _is_reader_gone() -> bool:
 
 
 def _watch_screen(settings: Settings, listing: TableListing, fetch: Callable[[], Item]) -> None:
-    from rich.text import Text  # noqa: PLC0415 - start-up time
+    """A server that is restarted meanwhile is waited for; what was shown last stays."""
+    from rich.console import Group  # noqa: PLC0415 - start-up time
+    from rich.text import Text  # noqa: PLC0415
 
-    screen = console(settings)
+    screen, shown = console(settings), None
     with _until_interrupted(), live_display(screen) as live:
         while True:
-            items = fetch()[listing.key]
-            shown = table(settings, listing.columns, items, available=screen.width) if items else None
-            live.update(shown or Text(_nothing(listing)), refresh=True)
+            try:
+                items = fetch()[listing.key]
+            except TransientError as error:
+                if shown is None:
+                    raise
+                live.update(
+                    Group(shown, Text(f"{printable(str(error))} Trying again.", style="yellow")), refresh=True
+                )
+            else:
+                found = table(settings, listing.columns, items, available=screen.width) if items else None
+                shown = found or Text(_nothing(listing))
+                live.update(shown, refresh=True)
             time.sleep(REFRESH_SECONDS)
 
 

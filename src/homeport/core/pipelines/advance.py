@@ -84,6 +84,18 @@ def finished(pipeline: Pipeline, run: Run, key: ItemKey, outcome: Outcome, *, re
     return _with_item(run, key, replace(again, not_before=now + timedelta(seconds=delay), finished_at=None))
 
 
+def with_waits(run: Run, waits: Mapping[ItemKey, str]) -> Run:
+    """With what items under way wait for; empty for those that do not any more. A step says the first of them."""
+    for key, why in waits.items():
+        item = run.step(key[0]).items[key[1]]
+        if item.state is StepState.RUNNING and item.reason != why:
+            run = _with_item(run, key, replace(item, reason=why))
+            step = run.step(key[0])
+            said = next((each.reason for each in step.items if each.state is StepState.RUNNING and each.reason), "")
+            run = _with_step(run, replace(step, reason=said))
+    return run
+
+
 def next_wake(pipeline: Pipeline, run: Run) -> datetime | None:
     """When there is something to do though nothing happens: a retry is due, or the run's time is over."""
     retries = [item.not_before for step in run.steps for item in step.items if item.state is StepState.WAITING]

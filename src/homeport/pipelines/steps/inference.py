@@ -1,6 +1,8 @@
 """Steps that are inference requests, through the task plane of this process. The id of a task follows from its run,
 step, item and attempt, so that it is submitted once."""
 
+from functools import partial
+
 from homeport.core.inference.request import InferenceRequest
 from homeport.core.model.instance import Failure
 from homeport.core.pipelines.advance import Outcome
@@ -27,7 +29,7 @@ class InferenceSteps:
             work.run.owner.caller,
             task_id=work.uuid,
             timeout_seconds=work.step.timeout_seconds,
-            on_submitted=_begun,
+            on_submitted=partial(_begun, work),
         )
         return _outcome(answer)
 
@@ -36,8 +38,9 @@ class InferenceSteps:
             await self._ports.tasks.cancel(work.uuid, work.run.owner.caller)
 
 
-def _begun() -> None:
+def _begun(work: Work) -> None:
     passing(Point.PIPELINE_STEP_BEGUN)
+    work.has_begun()
 
 
 def _request(work: Work) -> InferenceRequest:
@@ -49,7 +52,7 @@ def _request(work: Work) -> InferenceRequest:
         priority=action.get("priority", "batch"),
         seed=action.get("seed"),
         pool=action.get("pool", ""),
-        engine=action.get("engine", "llamacpp"),
+        engine=action.get("engine", "any"),
         context=action.get("context", 0),
     )
 

@@ -9,7 +9,7 @@ import pytest
 from homeport.catalog.pipeline import parse_pipeline
 from homeport.core.model.caller import Role
 from homeport.core.model.instance import Failure
-from homeport.core.pipelines.advance import Outcome, action_of, advance, finished, next_wake, running
+from homeport.core.pipelines.advance import Outcome, action_of, advance, finished, next_wake, running, with_waits
 from homeport.core.pipelines.model import ItemKey, ItemResult, Owner, Run
 from homeport.vocabulary import RunId, RunState, StepState
 
@@ -179,3 +179,13 @@ def test_a_run_that_was_cancelled_before_it_began_never_begins() -> None:
     runs = Runs("steps: {a: {job: {image: x}}}")
     fresh = replace(runs.run, state=RunState.PENDING, steps=(), started_at=None, cancelled_by="bob")
     assert advance(runs.pipeline, fresh, {}, NOW).state is RunState.CANCELLED
+
+
+def test_what_items_under_way_wait_for_is_said_by_their_step_until_they_begin() -> None:
+    runs = Runs("steps: {a: {for_each: '[1, 2]', job: {command: [x]}}}")
+    waiting = with_waits(runs.run, {("a", 1): "waits: a full queue"})
+    assert (waiting.step("a").reason, waiting.step("a").items[1].reason) == ("waits: a full queue",) * 2
+    assert with_waits(waiting, {("a", 0): ""}) == waiting
+    assert with_waits(waiting, {("a", 1): ""}) == runs.run
+    runs.end("a", 1)
+    assert with_waits(runs.run, {("a", 1): "waits: a full queue"}) == runs.run, "it has ended"

@@ -29,7 +29,7 @@ from homeport.cli.terminal.output import (
     write_output,
 )
 from homeport.core.values.durations import duration_text, seconds_of
-from homeport.errors import PeerUnavailable
+from homeport.errors import TransientError
 
 STATES: Final = ("PENDING", "ASSIGNED", "RUNNING", "COMPLETED", "FAILED", "CANCELLED")
 ENDED: Final = ("COMPLETED", "FAILED", "CANCELLED")
@@ -301,7 +301,7 @@ def _follow(client: Client, job: Json, *, says: bool = True) -> None:
                 generation=generation,
                 wait_seconds=WAIT_SECONDS,
             )
-        except PeerUnavailable:
+        except TransientError:
             silent_since = silent_since or time.monotonic()
             if time.monotonic() - silent_since > SILENCE_SECONDS_MAX:
                 raise
@@ -331,9 +331,14 @@ def _ended(client: Client, job: Json) -> Json:
     """The job with its result. Its output comes from its site, and may be complete a moment before central knows."""
     deadline = time.monotonic() + SILENCE_SECONDS_MAX
     while True:
-        found = client.get(f"/api/v1/jobs/{job['id']}", site=job["site"])
-        if found["state"] in ENDED or time.monotonic() > deadline:
-            return found
+        try:
+            found = client.get(f"/api/v1/jobs/{job['id']}", site=job["site"])
+        except TransientError:
+            if time.monotonic() > deadline:
+                raise
+        else:
+            if found["state"] in ENDED or time.monotonic() > deadline:
+                return found
         time.sleep(RESULT_SECONDS)
 
 

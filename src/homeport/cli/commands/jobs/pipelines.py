@@ -29,7 +29,7 @@ from homeport.cli.terminal.output import (
     write_output,
 )
 from homeport.core.values.durations import duration_text
-from homeport.errors import NotFound, PeerUnavailable
+from homeport.errors import NotFound, TransientError
 
 LAST_LINES: Final = 10
 STATES: Final = ("PENDING", "RUNNING", "SUCCEEDED", "FAILED", "CANCELLED")
@@ -350,7 +350,7 @@ def _follow(client: Client, run_id: str, *, says: bool) -> Json:
     while True:
         try:
             found = client.get(f"/api/v1/pipeline-runs/{run_id}", after=version, wait_seconds=WAIT_SECONDS)
-        except PeerUnavailable:
+        except TransientError:
             silent_since = silent_since or time.monotonic()
             if time.monotonic() - silent_since > SILENCE_SECONDS_MAX:
                 raise
@@ -358,9 +358,10 @@ def _follow(client: Client, run_id: str, *, says: bool) -> Json:
             continue
         silent_since = None
         for step in found["steps"]:
-            if says and step["state"] != said.get(step["name"]) and step["state"] != "WAITING":
-                said[step["name"]] = step["state"]
-                click.echo(_line(step), err=True)
+            line = _line(step)
+            if says and line != said.get(step["name"]) and step["state"] != "WAITING":
+                said[step["name"]] = line
+                click.echo(line, err=True)
         if found["state"] in ENDED:
             return found
         version = _version(found)
