@@ -425,6 +425,9 @@ class MemoryReader:
     async def margo_device_ids(self, site: SiteName, among: Sequence[str] | None = None) -> Sequence[str]:
         return [id_ for of, id_ in self._tables.margo_devices if of == site and (among is None or id_ in among)]
 
+    async def margo_device_counts(self) -> Mapping[SiteName, int]:
+        return Counter(site for site, _ in self._tables.margo_devices)
+
     async def margo_devices_of(self, sites: Sequence[SiteName]) -> Sequence[MargoDevice]:
         return [each for each in self._tables.margo_devices.values() if each.site in sites]
 

@@ -1,5 +1,6 @@
 """A fleet manager that does what a test tells it, over real mutual TLS: it can lie, refuse, stall and cut off."""
 
+import gzip
 import json
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -101,6 +102,8 @@ class MockWfm:
     manifest_body: bytes | None = None
     etag: str | None = None
     knows_conditions: bool = True
+    compresses: bool = False
+    """Bodies come with Content-Encoding: gzip; digests are of what is in them."""
     stalls: bool = False
     trickling: str = "nothing"
     """Bodies at paths that begin so come in ten parts, half a second apart."""
@@ -154,6 +157,8 @@ class MockWfm:
         if self.stalls:
             await anyio.sleep_forever()
         status, more, body = self._answer(scope["method"], path, headers)
+        if self.compresses and body and "gzip" in headers.get("accept-encoding", ""):
+            more, body = {**more, "content-encoding": "gzip"}, gzip.compress(body)
         given = [(name.encode(), value.encode()) for name, value in more.items()]
         length = len(body) + (100 if self.cuts and body else 0)
         given.append((b"content-length", str(length).encode()))

@@ -7,6 +7,7 @@ from typing import Any, Final
 import pytest
 
 from homeport.core.jobs.job import Job, JobFile, JobSpec, JobType
+from homeport.core.margo.records import MargoDevice
 from homeport.core.model.access import SecretRecord
 from homeport.core.model.caller import Caller, CallerKind, Role
 from homeport.core.model.deployment import Hold, Pin, Revision
@@ -64,6 +65,7 @@ QUERIES: Final[dict[str, Query]] = {
     "nodes_called":          lambda reader, site: reader.nodes_called(NodeId(f"node-{site}")),
     "holds":                 lambda reader, site: reader.holds(),
     "secrets":               lambda reader, site: reader.secrets(),
+    "margo_device_counts":   lambda reader, site: reader.margo_device_counts(),
     "pins":                  lambda reader, site: reader.pins(),
     "deployments":           lambda reader, site: reader.deployments(DeploymentFilter()),
     "deployment":            lambda reader, site: reader.deployment(DeploymentId(f"d-{site}")),
@@ -116,6 +118,7 @@ async def _one_site(tx: Transaction, site: str) -> None:
         [Revision(deployment_id, digest, f"1-{site}", site.encode(), records.COMMIT, site, at)], keep=5
     )
     await tx.put_pin(Pin(deployment_id, digest, site.encode(), digest, "", site, at))
+    await tx.put_margo_device(MargoDevice(SiteName(site), "press", {}, {}, at))
     await tx.put_jobs([a_job(site)])
     await tx.put_job_files(a_job(site), [JobFile("out", site.encode())])
     await tx.put_pipeline_runs([a_run(site)])

@@ -69,6 +69,7 @@ async def test_a_deployment_is_installed_updated_and_removed_with_a_report_of_ea
         await installed(wfm, ONE)
         await installed(wfm, TWO)
         assert wfm.heard[0].method == "PUT" and wfm.heard[0].path == "/api/v1/capabilities/north"
+        assert {each.headers["user-agent"].partition("/")[0] for each in wfm.heard} == {"homeport"}
         report = wfm.statuses(ONE)[-1]
         assert report["adoptedManifestVersion"] == wfm.version
         assert [each["name"] for each in report["components"]] == ["web", "cache"]
@@ -278,6 +279,27 @@ async def test_a_faulty_update_is_dropped_as_a_whole_and_what_runs_stays(
             return not await said()
 
         await eventually(in_contact, what="the fault to be over")
+
+
+async def test_answers_may_be_compressed_and_digests_are_of_what_is_in_them(
+    tmp_path: Path, wfm: MockWfm, options: dict[str, Any]
+) -> None:
+    """The manifest, its bundle and a single file; and what is small until it is unpacked is not unpacked."""
+    wfm.compresses = True
+    many = [deployment(number) for number in range(1, 4)]
+    wfm.want(*many)
+    async with running_site(tmp_path, "north", node=False, **options) as site:
+        await eventually(lambda: len(wanted(site)) == 3, what="the bundle")
+        wfm.want(deployment(1, revision="1.1.0"), *many[1:])
+        memory, new = site.parts.conductor.memory, digest_of(wfm.files[ONE])
+        await eventually(lambda: memory.files[ONE].release.revision == new, what="the file")
+        wfm.manifest_body = b" " * (8 * MANIFEST_BYTES_MAX)
+
+        async def refused() -> bool:
+            return "is longer than" in (await site.parts.contact.checks()).get("wfm", "")
+
+        await eventually(refused)
+        assert len(wanted(site)) == 3
 
 
 async def test_a_wrong_bundle_is_dropped_and_a_wrong_size_is_not(

@@ -62,6 +62,7 @@ async def test_a_client_is_shown_with_its_devices_where_sites_and_nodes_are(tmp_
         await is_site(wfm, "line-7")
         bare = await command(wfm, "sites", "show", "line-7")
         assert "0 of 0 live" in bare.stdout and "devices" not in bare.stdout
+        assert "devices" not in (await command(wfm, "status")).stdout
         await client.put_device(gateway("gw1"))
         await client.put_device(device("gw1/press-1"))
         shown = await command(wfm, "sites", "show", "line-7")
@@ -70,6 +71,9 @@ async def test_a_client_is_shown_with_its_devices_where_sites_and_nodes_are(tmp_
         )
         nodes = await command(wfm, "nodes", "list")
         assert "homeport sites devices SITE" in nodes.stdout + nodes.stderr
+        fleet = await command(wfm, "status")
+        assert "devices" in fleet.stdout and "2 of Margo clients; see  homeport sites devices SITE" in fleet.stdout
+        assert (await wfm.api.get("/api/v1/overview")).body["devices"] == 2
 
 
 async def test_a_device_is_chosen_planned_kept_and_refused_with_a_reason(tmp_path: Path) -> None:

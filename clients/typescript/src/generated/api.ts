@@ -952,6 +952,7 @@ export interface OverviewBody {
   commit: string | null;
   sites: SiteCountsBody;
   nodes: Record<string, number>;
+  devices?: number;
   deployments: Record<string, number>;
   jobs: Record<string, number>;
   attention: (AttentionBody)[];
@@ -6852,6 +6853,9 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
      "type": "integer"
     },
     "type": "object"
+   },
+   "devices": {
+    "type": "integer"
    },
    "jobs": {
     "additionalProperties": {

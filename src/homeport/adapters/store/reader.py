@@ -323,6 +323,9 @@ class SqlReader:
     async def margo_device_ids(self, site: SiteName, among: Sequence[str] | None = None) -> Sequence[str]:
         return await margo.find_device_ids(self._connection, site, among)
 
+    async def margo_device_counts(self) -> Mapping[SiteName, int]:
+        return await margo.count_devices(self._connection)
+
     async def margo_devices_of(self, sites: Sequence[SiteName]) -> Sequence[MargoDevice]:
         return await margo.find_devices_of(self._connection, sites)
 

@@ -124,6 +124,10 @@ class ScopedReader:
         seen = await self._seen({pin.deployment_id for pin in found})
         return [pin for pin in found if pin.deployment_id in seen]
 
+    async def margo_device_counts(self) -> Mapping[SiteName, int]:
+        found = await self._reader.margo_device_counts()
+        return {site: count for site, count in found.items() if may_see(self._caller, site)}
+
     async def deployments(self, where: DeploymentFilter) -> Sequence[Deployment]:
         return (await self.page(DEPLOYMENTS, where, WHOLE)).items
 

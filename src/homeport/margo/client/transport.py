@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from homeport import __version__
 from homeport.adapters.link.central_http import VerifyingConnector
 from homeport.adapters.network.lost_connection import LOST
 from homeport.core.margo.manifest import MANIFEST_BYTES_MAX
@@ -65,9 +66,12 @@ async def open_transport(
     if parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment:
         raise InvalidInput(problems=[Problem("wfm", f'"{url[:200]}" is not an https:// address')])
     timeout = aiohttp.ClientTimeout(total=CALL_SECONDS_MAX)
-    # The contract knows no cookies, so none are kept.
     async with aiohttp.ClientSession(
-        timeout=timeout, connector=VerifyingConnector(tls, verify), cookie_jar=aiohttp.DummyCookieJar()
+        timeout=timeout,
+        connector=VerifyingConnector(tls, verify),
+        # The contract knows no cookies, so none are kept.
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers={"User-Agent": f"homeport/{__version__}"},
     ) as session:
         yield WfmTransport(url.rstrip("/"), session)
 

@@ -171,6 +171,8 @@ class OverviewBody(Body):
     sites: SiteCountsBody
     nodes: Mapping[str, int]
     """The number that are live, stale, lost and unknown."""
+    devices: int = 0
+    """The number of devices that Margo clients have reported, gateways included."""
     deployments: Mapping[str, int]
     """The number in each state."""
     jobs: Mapping[str, int]

@@ -398,6 +398,7 @@ def _nodes(router: Router, reading: Reading) -> None:
                 commit=await reader.value(reading.commit_value),
                 sites=SiteCountsBody(count=found.counts.sites, reachable=found.counts.sites_in_reach),
                 nodes=found.counts.nodes,
+                devices=found.devices,
                 deployments=found.counts.deployments,
                 jobs=found.counts.jobs,
                 attention=[

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Row, bindparam, delete, select
+from sqlalchemy import Row, bindparam, delete, func, select
 
 from homeport.adapters.store import schema
 from homeport.adapters.store.columns import from_json, object_from_json, to_json
@@ -98,6 +98,11 @@ async def find_devices_of(connection: SqlConnection, sites: Sequence[SiteName]) 
     for piece in pieces(sites):
         found += await records(connection, query.where(_DEVICES.site.in_(piece)), _device, schema.margo_devices)
     return found
+
+
+async def count_devices(connection: SqlConnection) -> Mapping[SiteName, int]:
+    query = select(_DEVICES.site, func.count().label("devices")).group_by(_DEVICES.site)
+    return {SiteName(row.site): int(row.devices) for row in await connection.rows(query)}
 
 
 async def put_device(connection: SqlConnection, device: MargoDevice) -> None:

@@ -37,11 +37,12 @@ def status(ctx: click.Context, settings: Settings) -> None:
 
 
 def _show(settings: Settings, overview: Json) -> None:
-    sites, nodes = overview["sites"], overview["nodes"]
+    sites, nodes, devices = overview["sites"], overview["nodes"], overview.get("devices", 0)
     print_facts(
         [
             ("sites", _of(sites["reachable"], sites["count"], "in reach")),
             ("nodes", _of(nodes.get("live", 0), sum(nodes.values()), "live")),
+            *([("devices", f"{devices} of Margo clients; see  homeport sites devices SITE")] if devices else []),
             ("deployments", _counts(overview["deployments"])),
             ("commit", (overview["commit"] or "-")[:12]),
         ]

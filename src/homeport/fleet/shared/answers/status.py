@@ -64,6 +64,8 @@ class FleetCounts:
 @dataclass(frozen=True, slots=True)
 class FleetStatus:
     counts: FleetCounts
+    devices: int
+    """Of Margo clients."""
     attention: Sequence[Attention]
     """The first `LISTED_MAX` of each kind."""
     attention_counts: Mapping[str, int]
@@ -97,6 +99,7 @@ async def fleet_status(reader: SeenReader, reachability: Reachability, now: date
         rows = [*failed.items, *rows]
     return FleetStatus(
         counts=await count_fleet(reader, reachability, now),
+        devices=sum((await reader.margo_device_counts()).values()),
         attention=[
             *(_site(site, reachability, now) for site in sites.items[:LISTED_MAX]),
             *await _nodes(reader, nodes.items[:LISTED_MAX], reachability, now),
