@@ -123,7 +123,7 @@ def _refused_requests(host: Machine, tmp_path: Path, base: str) -> None:
         ("http://127.0.0.2:9/", "not a public address"),
         ("http://169.254.169.254/latest/meta-data", "not a public address"),
         (f"{base}/huge", "larger than"),
-        ("http://127.0.0.1:1/", "127.0.0.1 cannot be reached: Connection refused (UNREACHABLE)"),
+        ("http://127.0.0.1:1/", "127.0.0.1 cannot be reached: connection refused (UNREACHABLE)"),
     ):
         done = _run(host, tmp_path, f"name: bad\nsteps: {{ask: {{http: {{url: '{url}'}}}}}}")
         assert (done["state"], words in done["reason"]) == ("FAILED", True), done["reason"]
