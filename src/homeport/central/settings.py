@@ -11,6 +11,7 @@ from homeport.content.registry.names import TagPolicy
 from homeport.core.inference.settings import InferenceSettings
 from homeport.core.logs.settings import LogSettings
 from homeport.core.pipelines.settings import PipelineSettings
+from homeport.core.values.numbers import DAYS_MAX
 from homeport.errors import InvalidInput, Problem
 from homeport.failpoints import VARIABLE
 from homeport.lazy_dataclass import dataclass
@@ -110,8 +111,8 @@ class CentralSettings:
 
     def __post_init__(self) -> None:
         for name, days in (("audit_days", self.audit_days), ("events_days", self.events_days)):
-            if days < 1:
-                raise InvalidInput(problems=[Problem(name, "must be at least one day")])
+            if not 1 <= days <= DAYS_MAX:
+                raise InvalidInput(problems=[Problem(name, f"must be from 1 to {DAYS_MAX} days")])
         if self.registry_tags not in set(TagPolicy) or self.registry_quota_bytes < 1:
             known = ", ".join(TagPolicy)
             raise InvalidInput(problems=[Problem("registry_tags", f"must be one of {known}, the quota above zero")])

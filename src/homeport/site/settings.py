@@ -11,6 +11,7 @@ from homeport.core.logs.settings import LogSettings
 from homeport.core.margo.device import share
 from homeport.core.margo.polling import schedule
 from homeport.core.values.addresses import is_loopback
+from homeport.core.values.numbers import DAYS_MAX
 from homeport.errors import InvalidInput, Problem, Refused
 from homeport.failpoints import VARIABLE
 from homeport.lazy_dataclass import dataclass
@@ -126,8 +127,8 @@ class SiteSettings:
             raise InvalidInput(
                 "The site has no repository to follow.", hint="Give --central URL, or a repository with --git URL."
             )
-        if self.audit_days < 1:
-            raise InvalidInput(problems=[Problem("audit_days", "must be at least one day")])
+        if not 1 <= self.audit_days <= DAYS_MAX:
+            raise InvalidInput(problems=[Problem("audit_days", f"must be from 1 to {DAYS_MAX} days")])
         if not re.fullmatch(SITE_NAME_PATTERN, self.name):
             raise InvalidInput(
                 problems=[

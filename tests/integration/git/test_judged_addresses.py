@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from homeport.adapters.git import snapshot
-from homeport.adapters.git.address import parse_address, route_to
+from homeport.adapters.git.address import parse_address, pin_to
 from homeport.adapters.network import reach
 from homeport.errors import GitUnavailable
 from tests.support.git import Person
@@ -109,12 +109,12 @@ async def test_ssh_connects_to_the_judged_address_and_checks_the_name(
 
 
 def test_what_a_name_contains_is_not_run_by_a_shell() -> None:
-    route = route_to(parse_address("git@a$(touch b);c:apps.git"), "192.0.2.1")
+    route = pin_to(parse_address("git@a$(touch b);c:apps.git"), "192.0.2.1")
     assert route.ssh_options == "-o HostName=192.0.2.1 -o 'HostKeyAlias=a$(touch b);c'"
 
 
 def test_openssh_reads_the_options_as_meant() -> None:
-    options = route_to(parse_address("ssh://git@apps.example.com:2222/apps.git"), "2001:db8::1").ssh_options
+    options = pin_to(parse_address("ssh://git@apps.example.com:2222/apps.git"), "2001:db8::1").ssh_options
     read = subprocess.run(
         f"ssh -G -F /dev/null {options} -p 2222 apps.example.com",
         shell=True,

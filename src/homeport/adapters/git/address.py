@@ -51,7 +51,7 @@ class GitAddress:
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class PinnedRoute:
     """What has git connect to one IP address, whatever the name resolves to by then."""
 
     settings: tuple[str, ...] = ()
@@ -59,10 +59,10 @@ class Route:
     ssh_options: str = ""
 
 
-ANYWHERE: Final = Route()
+ANYWHERE: Final = PinnedRoute()
 
 
-def route_to(address: GitAddress, judged: str) -> Route:
+def pin_to(address: GitAddress, judged: str) -> PinnedRoute:
     """Keeps git to `judged`, an IP address of the remote's host. TLS and ssh still check the name."""
     remote = address.remote
     assert remote is not None, "a folder is not connected to"
@@ -70,14 +70,15 @@ def route_to(address: GitAddress, judged: str) -> Route:
     match remote.scheme:
         case "http" | "https":
             resolve = f"http.curloptResolve={remote.host}:{remote.port}:{bracketed}"
-            return Route(("http.followRedirects=false", resolve))
+            return PinnedRoute(("http.followRedirects=false", resolve))
         case "git":
             written = urlsplit(address.url).netloc
-            return Route((f"url.git://{bracketed}:{remote.port}/.insteadOf=git://{written}/",))
+            return PinnedRoute((f"url.git://{bracketed}:{remote.port}/.insteadOf=git://{written}/",))
         case _:
             known_as = remote.host if remote.port == _PORTS["ssh"] else f"[{remote.host}]:{remote.port}"
             options = (f"HostName={judged}", f"HostKeyAlias={known_as}")
-            return Route(ssh_options=" ".join(f"-o {shlex.quote(option)}" for option in options))  # read by a shell
+            # A shell reads them.
+            return PinnedRoute(ssh_options=" ".join(f"-o {shlex.quote(option)}" for option in options))
 
 
 def parse_address(url: str) -> GitAddress:

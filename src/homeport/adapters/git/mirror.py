@@ -20,7 +20,7 @@ from anyio import to_thread
 
 from homeport.adapters.files.disk import disk_problem, disk_problems
 from homeport.adapters.git import trees
-from homeport.adapters.git.address import ANYWHERE, GitAddress, Route, route_to
+from homeport.adapters.git.address import ANYWHERE, GitAddress, PinnedRoute, pin_to
 from homeport.adapters.git.clone import DAMAGE, Tracked, beside, discard, make_clone, newest_commit, open_clone
 from homeport.adapters.git.failures import explain, too_slow
 from homeport.adapters.git.program import GitResult, run_git
@@ -214,13 +214,13 @@ class Mirror:
             self._check_own_disk(outcome.stderr)
         return outcome
 
-    async def _route(self) -> Route:
+    async def _route(self) -> PinnedRoute:
         remote = self._address.remote
         try:
             judged = None if remote is None else await judged_address(remote.host, remote.port)
         except OSError as error:
             raise GitUnavailable(f"{self._address.shown} cannot be reached: unknown host.") from error
-        return ANYWHERE if judged is None else route_to(self._address, judged)
+        return ANYWHERE if judged is None else pin_to(self._address, judged)
 
     def _check_own_disk(self, stderr: str) -> None:
         """A problem of our own disk is not the remote's, and no reason to fetch everything again."""

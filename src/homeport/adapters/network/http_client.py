@@ -92,9 +92,10 @@ class TlsAddress:
 
 @dataclass(frozen=True, slots=True)
 class ForwardProxyAddress:
-    """A forward proxy for plain HTTP."""
+    """A forward proxy for plain HTTP to `target`."""
 
     proxy: Proxy
+    target: TcpAddress
 
     def __str__(self) -> str:
         return str(self.proxy.address)
@@ -255,7 +256,8 @@ def route_to(
     host = parts.hostname or ""
     proxy = proxy_for(host, parts.scheme)
     if parts.scheme == "http":
-        return TcpAddress(host, parts.port or 80) if proxy is None else ForwardProxyAddress(proxy)
+        target = TcpAddress(host, parts.port or 80)
+        return target if proxy is None else ForwardProxyAddress(proxy, target)
     return TlsAddress(host, parts.port or 443, context(), check=check, proxy=proxy)
 
 
@@ -299,10 +301,13 @@ async def _connect(address: Address) -> anyio.abc.ByteStream:
     if isinstance(address, TcpAddress):
         return await anyio.connect_tcp(await reachable(address.host, address.port), address.port)
     if isinstance(address, ForwardProxyAddress):
+        # A proxy resolves the name by itself, perhaps to an address of our network: that is judged here too.
+        await reachable(address.target.host, address.target.port)
         return await anyio.connect_tcp(address.proxy.address.host, address.proxy.address.port)
     plain: anyio.abc.ByteStream
+    host = await reachable(address.host, address.port)
     if address.proxy is None:
-        plain = await anyio.connect_tcp(await reachable(address.host, address.port), address.port)
+        plain = await anyio.connect_tcp(host, address.port)
     else:
         plain = await _tunnel(address, address.proxy)
     try:

@@ -21,11 +21,11 @@ from homeport.adapters.network.http_client import (
     ExchangeFailed,
     ForwardProxyAddress,
     Streaming,
-    TcpAddress,
     TlsAddress,
     parse_json,
     proxy_for,
     reason_of,
+    route_to,
     small_number,
     stream,
 )
@@ -232,10 +232,10 @@ class RegistryConnection:
         """Raises Refused for an address without TLS."""
         if parts.scheme != "https" and not (parts.scheme == "http" and self._may_be_plain(parts.netloc)):
             raise Refused(f"The registry {self.reference.host} sends us to {parts.netloc}, which has no TLS.")
+        if parts.scheme == "http":
+            return route_to(parts, ssl.create_default_context)
         host = parts.hostname or ""
         proxy = proxy_for(host, parts.scheme)
-        if parts.scheme == "http":
-            return TcpAddress(host, parts.port or 80) if proxy is None else ForwardProxyAddress(proxy)
         if self.trust is not None and parts.netloc == self.reference.host:
             trust = self.trust
             return TlsAddress(

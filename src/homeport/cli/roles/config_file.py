@@ -9,6 +9,7 @@ The command line and the environment override it. An unknown key or a value of t
 key, before anything starts.
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,13 +18,13 @@ from typing import Any, Final, TypeVar
 import click
 
 from homeport.cli.wording import plain_words
+from homeport.core.values.numbers import DAYS_MAX, SECONDS_MAX
 from homeport.errors import InvalidInput, Problem
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 SIZE_MAX: Final = 1024 * 1024
 NUMBER_MAX: Final = 10**12
-"""Some thirty thousand years, in seconds."""
 SECONDS_MIN: Final = 0.01
 SECTIONS: Final = ("up", "central", "site", "node")
 _TUNED: Final = "homeport.tuned"
@@ -82,7 +83,7 @@ def _apply(ctx: click.Context, path: Path, fields: Mapping[str, type[Any]]) -> N
             if name in options:
                 defaults[str(options[name].name)] = _checked(options[name], value, ctx)
             elif key in fields:
-                others[key] = _scalar(value, fields[key])
+                others[key] = _scalar(key, value, fields[key])
             else:
                 problems.append(problem(key, _unknown(key, [*options, *fields])))
         except (click.UsageError, ValueError) as error:
@@ -151,13 +152,19 @@ def _checked(option: click.Option, value: Any, ctx: click.Context) -> Any:
     return taken
 
 
-def _scalar(value: Any, kind: type[Any]) -> Any:
-    is_number = isinstance(value, int | kind) and not isinstance(value, bool)
-    if not is_number or not abs(value) <= NUMBER_MAX:
+def _scalar(key: str, value: Any, kind: type[Any]) -> Any:
+    if (
+        not isinstance(value, int | kind)
+        or isinstance(value, bool)
+        or (isinstance(value, float) and math.isnan(value))
+    ):
         raise ValueError("must be a whole number" if kind is int else "must be a number")
     least = 1 if kind is int else SECONDS_MIN
+    most = {"seconds": SECONDS_MAX, "days": DAYS_MAX}.get(key.rpartition("_")[2], NUMBER_MAX)
     if value < least:
         raise ValueError(f"must be at least {least}")
+    if value > most:
+        raise ValueError(f"must be at most {most}")
     return kind(value)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import field
 
+from homeport.core.values.numbers import DAYS_MAX
 from homeport.errors import InvalidInput, Problem
 from homeport.lazy_dataclass import dataclass
 
@@ -25,8 +26,8 @@ class LogSettings:
     """Sent with both, for a tenant or a token (X-Scope-OrgID, Authorization)."""
 
     def __post_init__(self) -> None:
-        if self.days <= 0:
-            raise InvalidInput(problems=[Problem("logs_days", "must be above zero")])
+        if not 0 < self.days <= DAYS_MAX:
+            raise InvalidInput(problems=[Problem("logs_days", f"must be above zero, and at most {DAYS_MAX}")])
         if self.bytes_max < _BYTES_MIN:
             raise InvalidInput(problems=[Problem("logs_bytes_max", f"must be at least {_BYTES_MIN}")])
         for name, url in (("logs_otlp_url", self.otlp_url), ("logs_loki_url", self.loki_url)):
