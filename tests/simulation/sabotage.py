@@ -23,6 +23,7 @@ from homeport.core.reconcile.recovery import NextAttempt, after_failure
 from homeport.core.rollout.advance import RolloutDecision, advance
 from homeport.errors import TransientError, WorkFailed
 from homeport.fleet.central.indexing import update
+from homeport.fleet.central.sites import site_starts
 from homeport.fleet.shared import snapshot
 from homeport.fleet.site.nodes import streams
 from homeport.fleet.site.orders import moves
@@ -115,6 +116,10 @@ async def _try_once(take: Callable[[], Awaitable[None]]) -> None:
         await take()
 
 
+def _are_never_ahead(*_: object) -> bool:
+    return False
+
+
 async def _record_once(self: Executor, result: Result, *, keeps_good: bool) -> None:
     with suppress(WorkFailed):
         await self._journal.finish(result, keeps_good=keeps_good)
@@ -148,6 +153,7 @@ BUGS: dict[Sabotage, Sequence[tuple[Any, str, Any]]] = {
         (plan, "after_failure", _follow_the_usual),
         (orders, "after_failure", _follow_the_usual),
     ),
+    Sabotage.UNNOTICED_COPIES: ((site_starts.Starts, "are_ahead_of", _are_never_ahead),),
     Sabotage.UNWRITTEN_NEWS: (
         (streams, "_retry_until_written", _try_once),
         (executor.Executor, "_record", _record_once),

@@ -399,6 +399,7 @@ class Scenario:
         async def unregister() -> None:
             try:
                 await core.reception.unregister(node.node_id)
+                node.is_member = False  # It may have been started again while its site stood still.
             except HomeportError as error:
                 self.world.trace.note("could not be taken out", why=str(error))
 

@@ -41,5 +41,6 @@ SHOWN: Final = {
     Sabotage.UNASKED_RESTATEMENTS: 12,
     Sabotage.IGNORED_POLICIES: 1,
     Sabotage.UNWRITTEN_NEWS: 8,
+    Sabotage.UNNOTICED_COPIES: 13,
 }
 """A seed that shows each bug which is put in on purpose, so that nobody has to look for one."""

@@ -64,6 +64,7 @@ NEEDED = {
     Sabotage.UNASKED_RESTATEMENTS: About.MOVES,
     Sabotage.UNNOTICED_LOSS: About.CENTRAL_RESTORES,
     Sabotage.IGNORED_POLICIES: About.POLICIES,
+    Sabotage.UNNOTICED_COPIES: About.RESTORES,
     Sabotage.UNWRITTEN_NEWS: About.STALLS,
 }
 """What a story must be about to show a bug."""

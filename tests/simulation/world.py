@@ -104,6 +104,8 @@ class Sabotage(StrEnum):
     """Central does not see that a file went to another site."""
     UNASKED_RESTATEMENTS = "unasked-restatements"
     """Central asks nobody for what it has missed of a deployment."""
+    UNNOTICED_COPIES = "unnoticed-copies"
+    """Central does not see that a site's database is an older copy."""
     UNWRITTEN_NEWS = "unwritten-news"
     """What could not be written is not written again when the disk has space."""
     STUCK_GENERATION = "stuck-generation"
