@@ -321,10 +321,13 @@ class OrderWork:
     async def _remove(self, order: Order, name: str, spans: OrderSpans) -> None:
         self.tell(order.generation, order.deployment_id, Step.STOPPING, name, f"stopping {name}")
         try:
-            with spans.step("remove", name):
+            # Waiting for a slot counts here: its site gives up on a removal after about as long.
+            with (
+                spans.step("remove", name),
+                _limit(self._settings.remove_seconds, f"{name} could not be removed", name),
+            ):
                 async with self._slots:
-                    with _limit(self._settings.remove_seconds, f"{name} could not be removed", name):
-                        await self._runtime.remove(order.deployment_id, name, remove_images=order.remove_images)
+                    await self._runtime.remove(order.deployment_id, name, remove_images=order.remove_images)
                     passing(Point.RUNTIME_AFTER_REMOVE)
         except WorkFailed as error:
             raise WorkFailed(Code.REMOVE_FAILED, str(error), source=name) from error
