@@ -16,7 +16,7 @@ import pytest
 
 from homeport.core.data import parse_volume
 from homeport.errors import WorkFailed
-from homeport.ports import KeepsData, Runtime, container_access
+from homeport.ports import KeepsData, Runtime, Workload, container_access
 from homeport.vocabulary import Code, DeploymentId, NodeId, Step
 from tests.conformance.runtime.conftest import IS_LONG
 from tests.conformance.runtime.stands import STAYS_SERVICE, ComposeStand
@@ -147,14 +147,23 @@ def no_network_left_behind() -> Iterator[None]:
             subprocess.run(["ip", "netns", "delete", namespace.name], capture_output=True, check=False)
 
 
+async def cancel_when_one_is_made(runtime: Runtime, workload: Workload, cut: anyio.CancelScope) -> None:
+    while not any(each.containers for each in await runtime.observe(workload.deployment_id)):
+        pass  # Without a pause, which both may need no longer than.
+    cut.cancel()
+
+
 async def test_a_cancelled_apply_is_repaired_by_the_next(
     compose_runtime: Runtime, compose_stand: ComposeStand
 ) -> None:
     workload = await compose_stand.services("cut", {"one": STAYS_SERVICE, "two": STAYS_SERVICE})
     await compose_runtime.prepare(workload, ignore)
     with no_network_left_behind():
-        with anyio.move_on_after(0.5) as cut:
-            await compose_runtime.apply(workload, ignore)
+        with anyio.CancelScope() as cut:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(cancel_when_one_is_made, compose_runtime, workload, cut)
+                await compose_runtime.apply(workload, ignore)
+                tasks.cancel_scope.cancel()
         assert cut.cancelled_caught
         await install(compose_runtime, workload)
     (observation,) = await compose_runtime.observe(compose_stand.deployment_id)

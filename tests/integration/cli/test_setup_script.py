@@ -4,6 +4,7 @@ import os
 import pty
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -38,11 +39,20 @@ def test_what_takes_long_is_named_before_it_begins(checkout: Path) -> None:
     assert "✓ environment ready" in said[2]
 
 
+def read_all(terminal: int) -> str:
+    """What was written to it, of which each read may return a part; once the other side is closed it is an error."""
+    parts = []
+    with suppress(OSError):
+        while part := os.read(terminal, 4096):
+            parts.append(part)
+    return b"".join(parts).decode()
+
+
 def test_at_a_terminal_one_line_stays_of_each_step(checkout: Path) -> None:
     ours, theirs = pty.openpty()
     subprocess.run([checkout / "scripts/setup"], stdout=theirs, stderr=theirs, check=True)
     os.close(theirs)
-    said = os.read(ours, 4096).decode()
+    said = read_all(ours)
     os.close(ours)
     assert said.index(BEGUN) < said.index("\r\x1b[K  " + DONE)
     assert [line.rpartition("\x1b[K")[2].split()[0] for line in said.split("\r\n") if line] == ["installed", "✓"]

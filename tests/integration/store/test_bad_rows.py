@@ -85,6 +85,7 @@ COUNTED = {
     "last_audit",
     "count_catalog_models",
     "count_site_usage",
+    "margo_device_counts",
     "peer_protocols",
 }
 ELSEWHERE = {"page", "counts", "left_out", "job_file", "pipeline_results"}
