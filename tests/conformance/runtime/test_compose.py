@@ -156,7 +156,7 @@ async def cancel_when_one_is_made(runtime: Runtime, workload: Workload, cut: any
 async def test_a_cancelled_apply_is_repaired_by_the_next(
     compose_runtime: Runtime, compose_stand: ComposeStand
 ) -> None:
-    workload = await compose_stand.services("cut", {"one": STAYS_SERVICE, "two": STAYS_SERVICE})
+    workload = await compose_stand.services("cut", dict.fromkeys(("one", "two", "three", "four"), STAYS_SERVICE))
     await compose_runtime.prepare(workload, ignore)
     with no_network_left_behind():
         with anyio.CancelScope() as cut:
@@ -168,7 +168,7 @@ async def test_a_cancelled_apply_is_repaired_by_the_next(
         await install(compose_runtime, workload)
     (observation,) = await compose_runtime.observe(compose_stand.deployment_id)
     assert observation.is_running
-    assert len(observation.containers) == 2
+    assert len(observation.containers) == 4
 
 
 async def test_parameters_choose_the_image_but_not_the_tool(
