@@ -81,6 +81,8 @@ class TaskJournal:
         self._store = store
         self._clock = clock
         self._batch = _Batch()
+        self._under_way: _Batch | None = None
+        """What is being written."""
         self._noted = asyncio.Event()
         self._due = math.inf
         """When what was noted has to be written, on the loop's clock."""
@@ -137,8 +139,10 @@ class TaskJournal:
 
     async def settle(self) -> None:
         """Returns when everything that was noted so far is durable. Raises TransientError where it is not."""
-        if len(self._batch):
-            await self._durable()
+        under_way = None if self._under_way is None else self._waits_in(self._under_way)
+        noted = self._durable() if len(self._batch) else None
+        for each in filter(None, (under_way, noted)):
+            await each
 
     async def run(self) -> None:
         try:
@@ -174,10 +178,7 @@ class TaskJournal:
         if batch.tasks:
             passing(Point.TASK_BEFORE_END)
         try:
-            if self._ownership is None:
-                await self._store.write(lambda transaction: self._apply(transaction, batch))
-            else:
-                await self._ownership.write(self._store, lambda transaction: self._apply(transaction, batch))
+            await self._store_batch(batch)
         except HomeportError as error:
             log.warning("tasks not written", why=str(error), tasks=len(batch.tasks))
             if isinstance(error, TransientError):
@@ -190,6 +191,16 @@ class TaskJournal:
         if batch.started:
             passing(Point.TASK_AFTER_START)
         batch.settle()
+
+    async def _store_batch(self, batch: _Batch) -> None:
+        self._under_way = batch
+        try:
+            if self._ownership is None:
+                await self._store.write(lambda transaction: self._apply(transaction, batch))
+            else:
+                await self._ownership.write(self._store, lambda transaction: self._apply(transaction, batch))
+        finally:
+            self._under_way = None
 
     async def _apply(self, transaction: Transaction, batch: _Batch) -> None:
         if batch.new:
@@ -228,9 +239,13 @@ class TaskJournal:
             self._want(RETRY_SECONDS)
 
     def _durable(self) -> "asyncio.Future[None]":
-        made: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._batch.waiting.append(partial(_resolve, made))
+        made = self._waits_in(self._batch)
         self._want(0.0)
+        return made
+
+    def _waits_in(self, batch: _Batch) -> "asyncio.Future[None]":
+        made: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        batch.waiting.append(partial(_resolve, made))
         return made
 
     def _today(self) -> str:
