@@ -1,6 +1,7 @@
 """The journal of tasks shares writes: who waits for one does not wait for those of others."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -129,6 +130,15 @@ async def test_who_waits_for_what_is_being_written_hears_that_it_could_not_be(ke
 async def _fails_to_settle(kept: Journalled) -> None:
     with pytest.raises(TransientError):
         await kept.journal.settle()
+
+
+async def test_a_task_that_ends_while_it_is_added_again_has_ended(kept: Journalled) -> None:
+    await kept.journal.add(task(1))
+    kept.journal.end(task(1, TaskState.ENDED), None)
+    earlier = await kept.journal.add(replace(task(1), answer='{"again": true}'))
+    assert kept.writes == 2, "both in one write"
+    assert earlier is not None
+    assert earlier.state is TaskState.ENDED
 
 
 async def test_what_waits_is_written_when_the_role_stops(tmp_path: Path) -> None:

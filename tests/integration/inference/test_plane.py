@@ -1,6 +1,7 @@
 """The task plane with engines that fail on command: floods, retries, reloads, restarts. No sockets."""
 
 import gc
+import hashlib
 import json
 import uuid
 from collections import Counter
@@ -19,7 +20,7 @@ from homeport.adapters.store.open import open_store
 from homeport.adapters.system import SystemClock
 from homeport.core.inference.engines.handoff import EngineName, Handoff, HandoffModel
 from homeport.core.inference.queue import FullPolicy
-from homeport.core.inference.records import StoredTask, TaskState
+from homeport.core.inference.records import StoredArtifact, StoredTask, TaskState
 from homeport.core.inference.sessions import Budgets
 from homeport.core.inference.settings import InferenceSettings
 from homeport.core.inference.task import Priority, Task, TaskCode, TaskRefused
@@ -834,6 +835,38 @@ async def test_an_acknowledged_cancel_survives_a_kill() -> None:
         async with MemoryStore(disk).read() as reader:
             kept = [await reader.task(each) for each in tasks]
         assert [each and each.state for each in kept] == [TaskState.ENDED] * 2
+
+
+async def test_a_task_that_is_sent_again_while_its_cancel_is_written_does_not_run() -> None:
+    disk, body = Disk(), body_of()
+    task = read_task(body)
+    kept = json.dumps({"sites": [], "request": body.decode()})
+    digest, at = hashlib.sha256(body).hexdigest(), SystemClock().now()
+    left = StoredTask(
+        id=task.task_id, caller="me", digest=digest, state=TaskState.QUEUED, body=kept, answer="{}", at=at
+    )
+    engine, settings = FakeEngine(Faults(hangs_before_first=True)), InferenceSettings(queue_capacity=1)
+    async with running(replica(), engines=Engines({"http://r0": engine}), disk=disk, settings=settings) as plane:
+        _, filler = await submit(plane), await submit(plane)
+        await MemoryStore(disk).write(lambda transaction: transaction.add_tasks([left]))
+        await plane._recover()
+        journal: Any = plane.journal
+        end = journal.end
+        answers: list[Any] = []
+
+        def end_and_send_again(stored: StoredTask, artifact: StoredArtifact | None) -> None:
+            journal.end = end
+            end(stored, artifact)
+            plane.scheduler.release(filler.ticket)  # now there is room for it
+            plane.submit_soon(task, body, ME, Budgets(), answers.append)
+
+        journal.end = end_and_send_again
+        await plane.cancel(task.task_id, ME)
+        await eventually(lambda: answers == ["{}"], what="the first answer again")
+        await anyio.sleep(0.05)
+        assert not _is_known(plane, task.task_id)
+        stored, _ = await plane.find_ended(task.task_id, ME)
+        assert (stored.state, json.loads(stored.outcome)["canceled"]) == (TaskState.ENDED, True)
 
 
 async def test_a_task_that_was_lost_leaves_how_it_was_asked_for() -> None:

@@ -203,10 +203,11 @@ class TaskJournal:
             self._under_way = None
 
     async def _apply(self, transaction: Transaction, batch: _Batch) -> None:
+        # Those that have ended first: one of them may be sent again by now, and is not found as if it still waited.
+        # It never is one that this batch adds, as a task begins when its admission is durable.
+        await transaction.put_tasks(list(batch.tasks.values()))
         if batch.new:
             batch.earlier = {task.id: task for task in await transaction.add_tasks(list(batch.new.values()))}
-        # None of them is among the new: a task begins when its admission is durable, before the batch with its end.
-        await transaction.put_tasks(list(batch.tasks.values()))
         if batch.started:
             await transaction.start_tasks(batch.started)
         await transaction.put_artifacts([*batch.artifacts, *batch.behind])
