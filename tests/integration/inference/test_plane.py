@@ -5,7 +5,7 @@ import hashlib
 import json
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -78,6 +78,7 @@ async def running(
     ports: InferencePorts | None = None,
     settings: InferenceSettings | None = None,
     store: Store | None = None,
+    site_of: Callable[[Handoff], str] = lambda handoff: "",
 ) -> AsyncIterator[TaskPlane]:
     plane = TaskPlane(
         store=store or MemoryStore(disk or Disk()),
@@ -85,6 +86,7 @@ async def running(
         ports=ports or InferencePorts(),
         connect=(engines or Engines()).connect,
         settings=settings,
+        site_of=site_of,
     )
     for handoff in handoffs:
         plane.registry.bind(handoff)
@@ -783,6 +785,38 @@ async def test_why_names_what_is_wrong_with_the_pool_and_the_limit_of_the_key() 
         fake.faults.is_down = True
         words = "No replica of pool default takes tasks: down."
         await eventually(lambda: plane.explain(waiting)["waits_for"] == words)
+
+
+async def test_why_is_about_replicas_that_the_task_may_have() -> None:
+    """Of other sites its caller hears nothing."""
+    hanging = Faults(hangs_before_first=True)
+    engines = Engines({f"http://{name}": FakeEngine(replace(hanging)) for name in ("here", "there")})
+    settings = InferenceSettings(health_seconds=0.05)
+    pool = (replica("here"), replica("there", slots_total=3))
+    here = Submitter("me", ("here",))
+    async with running(*pool, engines=engines, settings=settings, site_of=lambda each: each.replica_id) as plane:
+        await submit(plane, here)
+        waiting = await submit(plane, here)
+
+        def why() -> str:
+            return str(plane.explain(waiting)["waits_for"])
+
+        assert why() == "All slots of pool default are in use, 1 of 1."
+        engines.by_url["http://there"].faults.is_down = True
+        engines.by_url["http://here"].faults.is_down = True
+        await eventually(lambda: not any(each.ready for each in plane.registry.replicas()))
+        there, own = plane.registry.replica(("default", "there")), plane.registry.replica(("default", "here"))
+        assert there is not None
+        assert own is not None
+        there.last_error, own.last_error = "a secret of there", ""
+        assert why() == "No replica of pool default takes tasks."
+        engines.by_url["http://here"].faults.is_down = False
+        await eventually(lambda: own.ready)
+        waiting.ticket.excluded = frozenset({own.key})
+        assert why() == "No free replica of pool default suits this task."
+        waiting.ticket.excluded = frozenset()
+        own.handoff = replace(own.handoff, slots_total=2)
+        assert why() == "No free replica of pool default suits this task."
 
 
 async def test_what_was_queued_before_a_stop_runs_after_the_start() -> None:

@@ -410,14 +410,20 @@ class Scheduler:
         pool_id, now = ticket.pool_id, self._monotonic()
         if pool_id in self.reloading:
             return f"Pool {pool_id} is being reloaded."
-        replicas, most = self.registry.replicas(pool_id), self._settings.key_running_max
+        most = self._settings.key_running_max
+        # Of other sites than its own it hears nothing.
+        all_of_pool = self.registry.replicas(pool_id)
+        replicas = [each for each in all_of_pool if not ticket.sites or each.site in ticket.sites]
         ready = [each for each in replicas if each.takes_tasks(now)]
         if not ready:
             why = next((f": {each.last_error}" for each in replicas if each.last_error), "")
             return f"No replica of pool {pool_id} takes tasks{why}."
         if most and self._running_of(ticket.caller) >= most:
             return f"Its key runs as many tasks as it may at once: {most}."
-        slots = sum(each.slots_total for each in ready)
+        left = [each for each in ready if each.key not in ticket.excluded]
+        if not left or any(each.slots_free for each in left):
+            return f"No free replica of pool {pool_id} suits this task."
+        slots = sum(each.slots_total for each in left)
         return f"All slots of pool {pool_id} are in use, {slots} of {slots}."
 
     def depth(self, pool_id: str) -> int:
