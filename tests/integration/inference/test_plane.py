@@ -858,6 +858,25 @@ async def test_the_deadline_of_a_task_goes_on_while_homeport_is_away() -> None:
         assert "its deadline passed" in error["message"]
 
 
+async def test_a_task_from_before_a_restart_that_would_start_too_late_says_so() -> None:
+    disk, body = Disk(), body_of(deadline_ms=30_000)
+    kept = json.dumps({"sites": [], "request": body.decode()})
+    task_id, at = read_task(body).task_id, SystemClock().now()
+    left = StoredTask(id=task_id, caller="me", digest="", state=TaskState.QUEUED, body=kept, answer="{}", at=at)
+    engines = Engines({"http://r0": FakeEngine(Faults(hangs_before_first=True))})
+    async with running(replica(), engines=engines, disk=disk) as plane:
+        await submit(plane)
+        plane.registry.replicas()[0].task_seconds = 100.0
+        await MemoryStore(disk).write(lambda transaction: transaction.add_tasks([left]))
+        await plane._recover()
+        await eventually(lambda: task_id not in plane._stored)
+        await plane.journal.settle()
+        stored, _ = await plane.find_ended(task_id, ME)
+        error = json.loads(stored.outcome)["error"]
+        assert (error["code"], error["retriable"]) == ("WORKER_RESET", True)
+        assert "its deadline would pass before it could start" in error["message"]
+
+
 async def test_an_acknowledged_cancel_survives_a_kill() -> None:
     disk = Disk()
     engines = Engines({"http://r0": FakeEngine(Faults(hangs_before_first=True))})
