@@ -25,8 +25,10 @@ from homeport.core.inference.sessions import Budgets
 from homeport.core.inference.settings import InferenceSettings
 from homeport.core.inference.task import Priority, Task, TaskCode, TaskRefused
 from homeport.errors import PermanentError, TransientError
+from homeport.inference.http.listing import show_queue
 from homeport.inference.plane import Submitter, TaskPlane
 from homeport.inference.pools.operations import drain_pool, purge_pool, reload_pool
+from homeport.inference.pools.replica import Replica
 from homeport.inference.tasks.bodies import PurgeBody, read_task
 from homeport.inference.tasks.narration import Narrator, identity_of
 from homeport.inference.tasks.running import TaskRun
@@ -817,6 +819,34 @@ async def test_why_is_about_replicas_that_the_task_may_have() -> None:
         waiting.ticket.excluded = frozenset()
         own.handoff = replace(own.handoff, slots_total=2)
         assert why() == "No free replica of pool default suits this task."
+
+
+async def test_the_queue_is_shown_with_one_look_at_each_pool_for_each_scope(monkeypatch: pytest.MonkeyPatch) -> None:
+    engines = Engines({"http://r0": FakeEngine(Faults(hangs_before_first=True))})
+    looks: list[str | None] = []
+    shown: list[Any] = []
+
+    class Shown:
+        submitter = ME
+
+        async def json(self, status: int, body: Any) -> None:
+            shown.extend(body["waiting"])
+
+    async with running(replica(), engines=engines) as plane:
+        for number in range(41):
+            await submit(plane, Submitter("me", ("",) if number % 2 else ()))
+        every = plane.registry.replicas
+
+        def counted(pool_id: str | None = None) -> Sequence[Replica]:
+            looks.append(pool_id)
+            return every(pool_id)
+
+        exchange: Any = Shown()
+        with monkeypatch.context() as patch:
+            patch.setattr(plane.registry, "replicas", counted)
+            await show_queue(plane, exchange)
+    assert [each["why"] for each in shown] == ["All slots of pool default are in use, 1 of 1."] * 40
+    assert looks.count("default") == 2
 
 
 async def test_what_was_queued_before_a_stop_runs_after_the_start() -> None:
