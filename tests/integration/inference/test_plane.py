@@ -24,15 +24,17 @@ from homeport.core.inference.records import StoredArtifact, StoredTask, TaskStat
 from homeport.core.inference.sessions import Budgets
 from homeport.core.inference.settings import InferenceSettings
 from homeport.core.inference.task import Priority, Task, TaskCode, TaskRefused
+from homeport.core.model.caller import Caller, Role
 from homeport.errors import PermanentError, TransientError
 from homeport.inference.http.listing import show_queue
 from homeport.inference.plane import Submitter, TaskPlane
 from homeport.inference.pools.operations import drain_pool, purge_pool, reload_pool
 from homeport.inference.pools.replica import Replica
 from homeport.inference.tasks.bodies import PurgeBody, read_task
+from homeport.inference.tasks.inside import RESTARTS_MAX, InsideTasks
 from homeport.inference.tasks.narration import Narrator, identity_of
 from homeport.inference.tasks.running import TaskRun
-from homeport.ports import InferencePorts, OpenStream, Store
+from homeport.ports import InferencePorts, OpenStream, Reader, Store
 from homeport.ports.engine import Finished, Generation, Props, TokenTexts
 from tests.simulation.store import Disk, MemoryStore
 from tests.support.waiting import eventually
@@ -918,6 +920,48 @@ async def test_an_acknowledged_cancel_survives_a_kill() -> None:
         async with MemoryStore(disk).read() as reader:
             kept = [await reader.task(each) for each in tasks]
         assert [each and each.state for each in kept] == [TaskState.ENDED] * 2
+
+
+class UnreadableStore(MemoryStore):
+    """Cannot be read for so many times."""
+
+    failures = 0
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[Reader]:
+        if self.failures:
+            self.failures -= 1
+            raise TransientError("The database does not answer.")
+        async with super().read() as reader:
+            yield reader
+
+
+@pytest.mark.parametrize("restart", [0, 1, RESTARTS_MAX])
+async def test_a_cancel_reaches_each_task_of_a_step_also_when_the_database_is_away_for_a_moment(restart: int) -> None:
+    disk, first = Disk(), str(uuid.uuid4())
+    task_id = first if restart == 0 else str(uuid.uuid5(uuid.UUID(first), str(restart)))
+    kept = json.dumps({"sites": [], "request": body_of(task_id=task_id).decode()})
+    at = SystemClock().now()
+    left = StoredTask(id=task_id, caller="me", digest="", state=TaskState.QUEUED, body=kept, answer="{}", at=at)
+    store = UnreadableStore(disk)
+    await store.write(lambda transaction: transaction.add_tasks([left]))
+    async with running(store=store) as plane:
+        await eventually(lambda: task_id in plane._stored)
+        store.failures = 2
+        await InsideTasks(plane).cancel(first, Caller("me", Role.ADMIN))
+        stored, _ = await plane.find_ended(task_id, ME)
+        assert stored.state is TaskState.ENDED
+
+
+async def test_a_cancel_that_cannot_be_carried_out_says_so_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("homeport.inference.tasks.inside.CANCEL_SECONDS", 0.1)
+    store = UnreadableStore(Disk())
+    async with running(store=store) as plane:
+        await plane._recovered.wait()
+        store.failures = 1_000_000
+        with anyio.fail_after(2), pytest.raises(TransientError, match="could not be cancelled yet"):
+            await InsideTasks(plane).cancel(str(uuid.uuid4()), Caller("me", Role.ADMIN))
+        store.failures = 0
 
 
 async def test_a_task_that_is_sent_again_while_its_cancel_is_written_does_not_run() -> None:
