@@ -1,5 +1,6 @@
 """The journal of tasks shares writes: who waits for one does not wait for those of others."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -153,6 +154,23 @@ async def test_what_waits_is_written_when_the_role_stops(tmp_path: Path) -> None
         async with store.read() as reader:
             assert await reader.unfinished_tasks() == []
             assert len(await reader.usage("2000")) == 1
+
+
+async def test_what_is_being_written_when_the_role_stops_is_written_once(tmp_path: Path) -> None:
+    async with open_store(str(tmp_path / "store.db")) as store:
+        made = Journalled(store)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(made.journal.run)
+            await made.journal.add(task(1))
+            made.may_write = anyio.Event()
+            made.journal.end(task(1, TaskState.ENDED), None)
+            made.journal.used("ann", "m", tokens_in=1, tokens_out=1)
+            await eventually(lambda: made.writes == 2)
+            tasks.cancel_scope.cancel()
+            asyncio.get_running_loop().call_later(0.05, made.may_write.set)
+        async with store.read() as reader:
+            assert await reader.unfinished_tasks() == []
+            assert [each.requests for each in await reader.usage("2000")] == [1]
 
 
 async def test_endings_transcripts_and_usage_outlive_a_database_that_is_full_for_a_while(kept: Journalled) -> None:

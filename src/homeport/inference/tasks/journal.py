@@ -148,7 +148,8 @@ class TaskJournal:
         try:
             while True:
                 await self._until_due()
-                await self._write()
+                with anyio.CancelScope(shield=True):  # a write under way ends: the store limits how long it takes
+                    await self._write()
         finally:
             with anyio.CancelScope(shield=True), anyio.move_on_after(2):
                 await self._write()
