@@ -67,6 +67,12 @@ _OVERDUE: Final = Refusal(
     "Homeport was restarted while the task waited, and its deadline passed. Send it again with a new id.",
     retry_after_ms=1000,
 )
+_TOO_LATE: Final = Refusal(
+    TaskCode.WORKER_RESET,
+    "Homeport was restarted while the task waited, and its deadline would pass before it could start. Send it again "
+    "with a new id.",
+    retry_after_ms=1000,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -535,7 +541,7 @@ class TaskPlane:
                 except TaskRefused as refused:
                     if not refused.refusal.is_retriable:
                         is_late = refused.refusal.code is TaskCode.DEADLINE_UNMET
-                        why = _OVERDUE if is_late else refused.refusal
+                        why = _TOO_LATE if is_late else refused.refusal
                         break
                     with anyio.move_on_after(RECOVERY_LOOK_SECONDS):
                         await changed.wait()

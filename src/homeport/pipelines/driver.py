@@ -289,8 +289,11 @@ class Driver:
             self._bell.set()
 
     async def _stop(self, executor: StepKindExecutor, work: Work) -> None:
-        with anyio.move_on_after(STOP_SECONDS), suppress(HomeportError):
-            await executor.stop(work)
+        with anyio.move_on_after(STOP_SECONDS):
+            try:
+                await executor.stop(work)
+            except HomeportError as error:
+                log.warning("step not stopped", run=work.run.id, step=work.step.name, why=str(error))
 
 
 def _taken(

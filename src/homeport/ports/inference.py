@@ -160,7 +160,8 @@ class TaskAsker(Protocol):
         ...
 
     async def cancel(self, task_id: str, caller: Caller) -> None:
-        """With those that took its place after a restart. Unknown ones, and those that have ended, are ignored."""
+        """With those that took its place after a restart. Unknown ones, and those that have ended, are ignored.
+        Tried again for some seconds; raises TransientError where one could not be cancelled."""
         ...
 
 

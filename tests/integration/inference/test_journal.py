@@ -1,6 +1,8 @@
 """The journal of tasks shares writes: who waits for one does not wait for those of others."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -15,6 +17,7 @@ from homeport.errors import InvalidInput, TransientError
 from homeport.inference.tasks.artifacts import artifact_of
 from homeport.inference.tasks.journal import TaskJournal
 from homeport.ports import Store, Transaction
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 T = TypeVar("T")
@@ -26,6 +29,9 @@ class Journalled:
     def __init__(self, store: Store) -> None:
         self.writes = 0
         self.failure: Exception | None = None
+        self.late_failure: Exception | None = None
+        self.may_write = anyio.Event()
+        self.may_write.set()
         self.store = store
         self.read = store.read
         self.wait_for_event = store.wait_for_event
@@ -35,6 +41,9 @@ class Journalled:
         self.writes += 1
         if self.failure is not None:
             raise self.failure
+        await self.may_write.wait()
+        if self.late_failure is not None:
+            raise self.late_failure
         return await self.store.write(work)
 
 
@@ -76,6 +85,63 @@ async def test_usage_waits_for_company_and_is_there_for_whoever_asks(kept: Journ
     assert kept.writes == 2
 
 
+async def test_what_is_being_written_is_waited_for_too(kept: Journalled) -> None:
+    await kept.journal.add(task(1))
+    kept.may_write = anyio.Event()
+    kept.journal.end(task(1, TaskState.ENDED), None)
+    await eventually(lambda: kept.writes == 2)
+    settled: list[bool] = []
+
+    async def settle() -> None:
+        await kept.journal.settle()
+        async with kept.store.read() as reader:
+            settled.append(not await reader.unfinished_tasks())
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(settle)
+        tasks.start_soon(settle)
+        await anyio.wait_all_tasks_blocked()
+        assert settled == []
+        kept.journal.used("ann", "m", tokens_in=1, tokens_out=1)
+        tasks.start_soon(settle)
+        await anyio.wait_all_tasks_blocked()
+        kept.may_write.set()
+    assert settled == [True] * 3
+    with anyio.fail_after(1):
+        await kept.journal.settle()
+
+
+async def test_who_waits_for_what_is_being_written_hears_that_it_could_not_be(kept: Journalled) -> None:
+    kept.may_write = anyio.Event()
+    kept.journal.end(task(1, TaskState.ENDED), None)
+    await eventually(lambda: kept.writes == 1)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_fails_to_settle, kept)
+        await anyio.wait_all_tasks_blocked()
+        kept.late_failure = TransientError("The disk is full.")
+        kept.may_write.set()
+    kept.late_failure = None
+    await kept.journal.settle()
+    async with kept.store.read() as reader:
+        ended = await reader.task("1")
+    assert ended is not None
+    assert ended.state is TaskState.ENDED
+
+
+async def _fails_to_settle(kept: Journalled) -> None:
+    with pytest.raises(TransientError):
+        await kept.journal.settle()
+
+
+async def test_a_task_that_ends_while_it_is_added_again_has_ended(kept: Journalled) -> None:
+    await kept.journal.add(task(1))
+    kept.journal.end(task(1, TaskState.ENDED), None)
+    earlier = await kept.journal.add(replace(task(1), answer='{"again": true}'))
+    assert kept.writes == 2, "both in one write"
+    assert earlier is not None
+    assert earlier.state is TaskState.ENDED
+
+
 async def test_what_waits_is_written_when_the_role_stops(tmp_path: Path) -> None:
     async with open_store(str(tmp_path / "store.db")) as store:
         made = Journalled(store)
@@ -88,6 +154,23 @@ async def test_what_waits_is_written_when_the_role_stops(tmp_path: Path) -> None
         async with store.read() as reader:
             assert await reader.unfinished_tasks() == []
             assert len(await reader.usage("2000")) == 1
+
+
+async def test_what_is_being_written_when_the_role_stops_is_written_once(tmp_path: Path) -> None:
+    async with open_store(str(tmp_path / "store.db")) as store:
+        made = Journalled(store)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(made.journal.run)
+            await made.journal.add(task(1))
+            made.may_write = anyio.Event()
+            made.journal.end(task(1, TaskState.ENDED), None)
+            made.journal.used("ann", "m", tokens_in=1, tokens_out=1)
+            await eventually(lambda: made.writes == 2)
+            tasks.cancel_scope.cancel()
+            asyncio.get_running_loop().call_later(0.05, made.may_write.set)
+        async with store.read() as reader:
+            assert await reader.unfinished_tasks() == []
+            assert [each.requests for each in await reader.usage("2000")] == [1]
 
 
 async def test_endings_transcripts_and_usage_outlive_a_database_that_is_full_for_a_while(kept: Journalled) -> None:

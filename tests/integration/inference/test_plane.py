@@ -1,10 +1,11 @@
 """The task plane with engines that fail on command: floods, retries, reloads, restarts. No sockets."""
 
 import gc
+import hashlib
 import json
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -19,17 +20,21 @@ from homeport.adapters.store.open import open_store
 from homeport.adapters.system import SystemClock
 from homeport.core.inference.engines.handoff import EngineName, Handoff, HandoffModel
 from homeport.core.inference.queue import FullPolicy
-from homeport.core.inference.records import StoredTask, TaskState
+from homeport.core.inference.records import StoredArtifact, StoredTask, TaskState
 from homeport.core.inference.sessions import Budgets
 from homeport.core.inference.settings import InferenceSettings
 from homeport.core.inference.task import Priority, Task, TaskCode, TaskRefused
+from homeport.core.model.caller import Caller, Role
 from homeport.errors import PermanentError, TransientError
+from homeport.inference.http.listing import show_queue
 from homeport.inference.plane import Submitter, TaskPlane
 from homeport.inference.pools.operations import drain_pool, purge_pool, reload_pool
+from homeport.inference.pools.replica import Replica
 from homeport.inference.tasks.bodies import PurgeBody, read_task
+from homeport.inference.tasks.inside import RESTARTS_MAX, InsideTasks
 from homeport.inference.tasks.narration import Narrator, identity_of
 from homeport.inference.tasks.running import TaskRun
-from homeport.ports import InferencePorts, OpenStream, Store
+from homeport.ports import InferencePorts, OpenStream, Reader, Store
 from homeport.ports.engine import Finished, Generation, Props, TokenTexts
 from tests.simulation.store import Disk, MemoryStore
 from tests.support.waiting import eventually
@@ -77,6 +82,7 @@ async def running(
     ports: InferencePorts | None = None,
     settings: InferenceSettings | None = None,
     store: Store | None = None,
+    site_of: Callable[[Handoff], str] = lambda handoff: "",
 ) -> AsyncIterator[TaskPlane]:
     plane = TaskPlane(
         store=store or MemoryStore(disk or Disk()),
@@ -84,6 +90,7 @@ async def running(
         ports=ports or InferencePorts(),
         connect=(engines or Engines()).connect,
         settings=settings,
+        site_of=site_of,
     )
     for handoff in handoffs:
         plane.registry.bind(handoff)
@@ -784,6 +791,66 @@ async def test_why_names_what_is_wrong_with_the_pool_and_the_limit_of_the_key() 
         await eventually(lambda: plane.explain(waiting)["waits_for"] == words)
 
 
+async def test_why_is_about_replicas_that_the_task_may_have() -> None:
+    """Of other sites its caller hears nothing."""
+    hanging = Faults(hangs_before_first=True)
+    engines = Engines({f"http://{name}": FakeEngine(replace(hanging)) for name in ("here", "there")})
+    settings = InferenceSettings(health_seconds=0.05)
+    pool = (replica("here"), replica("there", slots_total=3))
+    here = Submitter("me", ("here",))
+    async with running(*pool, engines=engines, settings=settings, site_of=lambda each: each.replica_id) as plane:
+        await submit(plane, here)
+        waiting = await submit(plane, here)
+
+        def why() -> str:
+            return str(plane.explain(waiting)["waits_for"])
+
+        assert why() == "All slots of pool default are in use, 1 of 1."
+        engines.by_url["http://there"].faults.is_down = True
+        engines.by_url["http://here"].faults.is_down = True
+        await eventually(lambda: not any(each.ready for each in plane.registry.replicas()))
+        there, own = plane.registry.replica(("default", "there")), plane.registry.replica(("default", "here"))
+        assert there is not None
+        assert own is not None
+        there.last_error, own.last_error = "a secret of there", ""
+        assert why() == "No replica of pool default takes tasks."
+        engines.by_url["http://here"].faults.is_down = False
+        await eventually(lambda: own.ready)
+        waiting.ticket.excluded = frozenset({own.key})
+        assert why() == "No free replica of pool default suits this task."
+        waiting.ticket.excluded = frozenset()
+        own.handoff = replace(own.handoff, slots_total=2)
+        assert why() == "No free replica of pool default suits this task."
+
+
+async def test_the_queue_is_shown_with_one_look_at_each_pool_for_each_scope(monkeypatch: pytest.MonkeyPatch) -> None:
+    engines = Engines({"http://r0": FakeEngine(Faults(hangs_before_first=True))})
+    looks: list[str | None] = []
+    shown: list[Any] = []
+
+    class Shown:
+        submitter = ME
+
+        async def json(self, status: int, body: Any) -> None:
+            shown.extend(body["waiting"])
+
+    async with running(replica(), engines=engines) as plane:
+        for number in range(41):
+            await submit(plane, Submitter("me", ("",) if number % 2 else ()))
+        every = plane.registry.replicas
+
+        def counted(pool_id: str | None = None) -> Sequence[Replica]:
+            looks.append(pool_id)
+            return every(pool_id)
+
+        exchange: Any = Shown()
+        with monkeypatch.context() as patch:
+            patch.setattr(plane.registry, "replicas", counted)
+            await show_queue(plane, exchange)
+    assert [each["why"] for each in shown] == ["All slots of pool default are in use, 1 of 1."] * 40
+    assert looks.count("default") == 2
+
+
 async def test_what_was_queued_before_a_stop_runs_after_the_start() -> None:
     disk = Disk()
     engines = Engines({"http://r0": FakeEngine(Faults(hangs_before_first=True))})
@@ -823,6 +890,25 @@ async def test_the_deadline_of_a_task_goes_on_while_homeport_is_away() -> None:
         assert "its deadline passed" in error["message"]
 
 
+async def test_a_task_from_before_a_restart_that_would_start_too_late_says_so() -> None:
+    disk, body = Disk(), body_of(deadline_ms=30_000)
+    kept = json.dumps({"sites": [], "request": body.decode()})
+    task_id, at = read_task(body).task_id, SystemClock().now()
+    left = StoredTask(id=task_id, caller="me", digest="", state=TaskState.QUEUED, body=kept, answer="{}", at=at)
+    engines = Engines({"http://r0": FakeEngine(Faults(hangs_before_first=True))})
+    async with running(replica(), engines=engines, disk=disk) as plane:
+        await submit(plane)
+        plane.registry.replicas()[0].task_seconds = 100.0
+        await MemoryStore(disk).write(lambda transaction: transaction.add_tasks([left]))
+        await plane._recover()
+        await eventually(lambda: task_id not in plane._stored)
+        await plane.journal.settle()
+        stored, _ = await plane.find_ended(task_id, ME)
+        error = json.loads(stored.outcome)["error"]
+        assert (error["code"], error["retriable"]) == ("WORKER_RESET", True)
+        assert "its deadline would pass before it could start" in error["message"]
+
+
 async def test_an_acknowledged_cancel_survives_a_kill() -> None:
     disk = Disk()
     engines = Engines({"http://r0": FakeEngine(Faults(hangs_before_first=True))})
@@ -834,6 +920,80 @@ async def test_an_acknowledged_cancel_survives_a_kill() -> None:
         async with MemoryStore(disk).read() as reader:
             kept = [await reader.task(each) for each in tasks]
         assert [each and each.state for each in kept] == [TaskState.ENDED] * 2
+
+
+class UnreadableStore(MemoryStore):
+    """Cannot be read for so many times."""
+
+    failures = 0
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[Reader]:
+        if self.failures:
+            self.failures -= 1
+            raise TransientError("The database does not answer.")
+        async with super().read() as reader:
+            yield reader
+
+
+@pytest.mark.parametrize("restart", [0, 1, RESTARTS_MAX])
+async def test_a_cancel_reaches_each_task_of_a_step_also_when_the_database_is_away_for_a_moment(restart: int) -> None:
+    disk, first = Disk(), str(uuid.uuid4())
+    task_id = first if restart == 0 else str(uuid.uuid5(uuid.UUID(first), str(restart)))
+    kept = json.dumps({"sites": [], "request": body_of(task_id=task_id).decode()})
+    at = SystemClock().now()
+    left = StoredTask(id=task_id, caller="me", digest="", state=TaskState.QUEUED, body=kept, answer="{}", at=at)
+    store = UnreadableStore(disk)
+    await store.write(lambda transaction: transaction.add_tasks([left]))
+    async with running(store=store) as plane:
+        await eventually(lambda: task_id in plane._stored)
+        store.failures = 2
+        await InsideTasks(plane).cancel(first, Caller("me", Role.ADMIN))
+        stored, _ = await plane.find_ended(task_id, ME)
+        assert stored.state is TaskState.ENDED
+
+
+async def test_a_cancel_that_cannot_be_carried_out_says_so_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("homeport.inference.tasks.inside.CANCEL_SECONDS", 0.1)
+    store = UnreadableStore(Disk())
+    async with running(store=store) as plane:
+        await plane._recovered.wait()
+        store.failures = 1_000_000
+        with anyio.fail_after(2), pytest.raises(TransientError, match="could not be cancelled yet"):
+            await InsideTasks(plane).cancel(str(uuid.uuid4()), Caller("me", Role.ADMIN))
+        store.failures = 0
+
+
+async def test_a_task_that_is_sent_again_while_its_cancel_is_written_does_not_run() -> None:
+    disk, body = Disk(), body_of()
+    task = read_task(body)
+    kept = json.dumps({"sites": [], "request": body.decode()})
+    digest, at = hashlib.sha256(body).hexdigest(), SystemClock().now()
+    left = StoredTask(
+        id=task.task_id, caller="me", digest=digest, state=TaskState.QUEUED, body=kept, answer="{}", at=at
+    )
+    engine, settings = FakeEngine(Faults(hangs_before_first=True)), InferenceSettings(queue_capacity=1)
+    async with running(replica(), engines=Engines({"http://r0": engine}), disk=disk, settings=settings) as plane:
+        _, filler = await submit(plane), await submit(plane)
+        await MemoryStore(disk).write(lambda transaction: transaction.add_tasks([left]))
+        await plane._recover()
+        journal: Any = plane.journal
+        end = journal.end
+        answers: list[Any] = []
+
+        def end_and_send_again(stored: StoredTask, artifact: StoredArtifact | None) -> None:
+            journal.end = end
+            end(stored, artifact)
+            plane.scheduler.release(filler.ticket)  # now there is room for it
+            plane.submit_soon(task, body, ME, Budgets(), answers.append)
+
+        journal.end = end_and_send_again
+        await plane.cancel(task.task_id, ME)
+        await eventually(lambda: answers == ["{}"], what="the first answer again")
+        await anyio.sleep(0.05)
+        assert not _is_known(plane, task.task_id)
+        stored, _ = await plane.find_ended(task.task_id, ME)
+        assert (stored.state, json.loads(stored.outcome)["canceled"]) == (TaskState.ENDED, True)
 
 
 async def test_a_task_that_was_lost_leaves_how_it_was_asked_for() -> None:

@@ -521,6 +521,9 @@ async def test_a_pool_says_which_of_its_models_are_in_memory(empty: tuple[Centra
         assert (several["models"], several["models_in_memory"]) == (["m", "other:latest"], ["m"])
         (one,) = (await client.get("/v2/pools/default")).body["replicas"]
         assert one["models_in_memory"] is None
+        described = (await client.get("/openapi.json")).body["components"]["schemas"]["Replica"]
+        assert described["properties"].keys() == several.keys(), "each field is documented"
+        assert described["properties"]["models_in_memory"]["type"] == ["array", "null"]
 
 
 async def test_what_no_engine_was_started_for_is_refused_before_one_is_asked(

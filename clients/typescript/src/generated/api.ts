@@ -1204,6 +1204,7 @@ export interface Replica {
   engine: string;
   engine_version: string;
   models: (string)[];
+  models_in_memory: (string)[] | null;
   site: string | null;
   node_id: string | null;
   device_mask: string | null;
@@ -8139,6 +8140,15 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
     },
     "type": "array"
    },
+   "models_in_memory": {
+    "items": {
+     "type": "string"
+    },
+    "type": [
+     "array",
+     "null"
+    ]
+   },
    "node_id": {
     "type": [
      "string",
@@ -8187,6 +8197,7 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    "live",
    "loading",
    "models",
+   "models_in_memory",
    "node_id",
    "ready",
    "replica_id",

@@ -3,12 +3,15 @@
 Interactive tasks come before batch ones, unless a batch task has waited longer than the limit. Within a priority,
 keys take turns, so that one key with a thousand tasks delays another's single task by one place. A task whose model
 no free replica serves is passed over for one that can run, and one whose model an engine would have to load first for
-one whose model is loaded; once it has waited longer than the limit, it is asked first whenever a slot is free.
+one whose model is loaded; those that have waited longer than the limit are asked first whenever a slot is free.
 """
 
+import heapq
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from enum import StrEnum
+from itertools import chain, count, islice
+from operator import attrgetter
 from typing import Final, Generic, TypeVar
 
 from homeport.core.inference.task import Priority
@@ -33,6 +36,8 @@ class QueueEntry(Generic[T]):
     since: float
     """Seconds of a monotonic clock."""
     content: T
+    number: int = 0
+    """In the order of arrival, by the queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,7 @@ class PoolQueue(Generic[T]):
         self._keys: dict[Priority, OrderedDict[str, deque[QueueEntry[T]]]] = {each: OrderedDict() for each in ORDER}
         self._entries: OrderedDict[str, QueueEntry[T]] = OrderedDict()
         """In the order of arrival."""
+        self._numbers = count(1)
         self._depth = dict.fromkeys(ORDER, 0)
         self._of_key: dict[str, int] = {}
 
@@ -78,7 +84,7 @@ class PoolQueue(Generic[T]):
             if evicted is None:
                 return Enqueued(accepted=False)
             self.cancel(evicted.id)
-        position = self._depth[entry.priority]
+        position, entry.number = self._depth[entry.priority], next(self._numbers)
         self._keys[entry.priority].setdefault(entry.key, deque()).append(entry)
         self._entries[entry.id] = entry
         self._depth[entry.priority] += 1
@@ -109,9 +115,9 @@ class PoolQueue(Generic[T]):
         self, can_run: Callable[[T], bool], now: float, is_preferred: Callable[[T], bool] | None = None
     ) -> QueueEntry[T] | None:
         """The next task that can run, removed from the queue. Within a priority, preferred ones come first."""
-        overdue = self._overdue(now)
-        if overdue is not None and can_run(overdue.content):
-            return self._remove(overdue)
+        for entry in self._overdue(now):
+            if can_run(entry.content):
+                return self._remove(entry)
         for priority in ORDER:
             taken = None
             if is_preferred is not None:
@@ -132,9 +138,17 @@ class PoolQueue(Generic[T]):
                 return taken
         return None
 
-    def _overdue(self, now: float) -> QueueEntry[T] | None:
+    def _overdue(self, now: float) -> Iterator[QueueEntry[T]]:
+        """In the order of arrival. Of each key so many as are searched in its turn: thousands that cannot run hide no
+        other, and cost little."""
         oldest = next(iter(self._entries.values()), None)
-        return oldest if oldest is not None and now - oldest.since > self._wait_seconds_max else None
+        if oldest is None or now - oldest.since <= self._wait_seconds_max:
+            return
+        yield oldest
+        waiting = chain.from_iterable(keys.values() for keys in self._keys.values())
+        for entry in heapq.merge(*(islice(each, LOOK_AHEAD_MAX) for each in waiting), key=attrgetter("number")):
+            if entry is not oldest and now - entry.since > self._wait_seconds_max:
+                yield entry
 
     def _victim(self, newcomer: QueueEntry[T]) -> QueueEntry[T] | None:
         """The oldest batch task, else the oldest of all; a batch task never drives out an interactive one."""

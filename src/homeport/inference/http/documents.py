@@ -109,6 +109,7 @@ REPLICA: Final = _object(
     {
         **dict.fromkeys(("replica_id", "engine", "engine_version"), _STRING),
         "models": _list(_STRING),
+        "models_in_memory": {**_list(_STRING), "type": ["array", "null"]},
         **dict.fromkeys(("site", "node_id", "device_mask"), _STRING_OR_NULL),
         "loading": {"type": "string", "enum": [each.value for each in Loading]},
         **dict.fromkeys(("live", "ready"), _BOOLEAN),

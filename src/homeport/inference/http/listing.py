@@ -30,6 +30,7 @@ async def show_queue(plane: TaskPlane, exchange: Exchange) -> None:
     names, now = await _names(plane), plane.clock.monotonic()
     submitter, counts = exchange.submitter, Counter[tuple[str, str]]()
     waiting: list[dict[str, Any]] = []
+    why = plane.scheduler.reasons()
     for ticket in plane.scheduler.waiting():
         task = ticket.task
         counts[ticket.pool_id, task.priority] += 1
@@ -44,7 +45,7 @@ async def show_queue(plane: TaskPlane, exchange: Exchange) -> None:
                 "from": names.get(ticket.caller, ticket.caller),
                 "model": task.model_ref,
                 "waits_ms": int((now - ticket.since) * 1000),
-                "why": plane.scheduler.waits_for(ticket),
+                "why": why(ticket),
             }
         )
     placed = [

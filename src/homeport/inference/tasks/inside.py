@@ -3,17 +3,19 @@
 import codecs
 import json
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+import anyio
+
 from homeport.core.inference.records import TaskState
 from homeport.core.inference.request import InferenceRequest
 from homeport.core.inference.task import Refusal, TaskCode, TaskRefused
 from homeport.core.model.caller import Caller
-from homeport.errors import Conflict, HomeportError, InvalidInput, NotFound, PeerUnavailable
+from homeport.errors import Conflict, HomeportError, InvalidInput, NotFound, PeerUnavailable, TransientError
 from homeport.inference.plane import Submitter, TaskPlane
 from homeport.inference.tasks.bodies import read_task
 from homeport.inference.tasks.running import TaskRun
@@ -22,6 +24,9 @@ from homeport.ports import TaskAnswer, TaskSeen
 
 RESTARTS_MAX: Final = 5
 """How often a task that a restart has interrupted is asked again."""
+CANCEL_SECONDS: Final = 8.0
+"""How long a cancel is tried again; its callers wait for ten seconds."""
+CANCEL_RETRY_SECONDS: Final = 0.2
 
 OnText = Callable[[str], None]
 
@@ -104,9 +109,26 @@ class InsideTasks:
 
     async def cancel(self, task_id: str, caller: Caller) -> None:
         submitter = Submitter(caller.key or caller.name, caller.sites)
-        for restart in range(RESTARTS_MAX + 1):
-            with suppress(TaskRefused):
-                await self._plane.cancel(_id_after(task_id, restart), submitter)
+        left, why = [_id_after(task_id, restart) for restart in range(RESTARTS_MAX + 1)], ""
+        with anyio.move_on_after(CANCEL_SECONDS):
+            while True:
+                left, why = await self._cancel_each(left, submitter)
+                if not left:
+                    return
+                await anyio.sleep(CANCEL_RETRY_SECONDS)
+        raise TransientError(f"The inference task could not be cancelled yet{f': {why}' if why else '.'}")
+
+    async def _cancel_each(self, task_ids: Sequence[str], submitter: Submitter) -> tuple[list[str], str]:
+        """Those that could not be cancelled now, and why. Unknown ones are none of them."""
+        left, why = [], ""
+        for task_id in task_ids:
+            try:
+                with suppress(TaskRefused):
+                    await self._plane.cancel(task_id, submitter)
+            except TransientError as error:
+                left.append(task_id)
+                why = str(error)
+        return left, why
 
     async def _kept(self, task_id: str, submitter: Submitter) -> TaskAnswer:
         """A task that only the database remembers."""

@@ -81,6 +81,8 @@ class TaskJournal:
         self._store = store
         self._clock = clock
         self._batch = _Batch()
+        self._under_way: _Batch | None = None
+        """What is being written."""
         self._noted = asyncio.Event()
         self._due = math.inf
         """When what was noted has to be written, on the loop's clock."""
@@ -137,14 +139,17 @@ class TaskJournal:
 
     async def settle(self) -> None:
         """Returns when everything that was noted so far is durable. Raises TransientError where it is not."""
-        if len(self._batch):
-            await self._durable()
+        under_way = None if self._under_way is None else self._waits_in(self._under_way)
+        noted = self._durable() if len(self._batch) else None
+        for each in filter(None, (under_way, noted)):
+            await each
 
     async def run(self) -> None:
         try:
             while True:
                 await self._until_due()
-                await self._write()
+                with anyio.CancelScope(shield=True):  # a write under way ends: the store limits how long it takes
+                    await self._write()
         finally:
             with anyio.CancelScope(shield=True), anyio.move_on_after(2):
                 await self._write()
@@ -174,10 +179,7 @@ class TaskJournal:
         if batch.tasks:
             passing(Point.TASK_BEFORE_END)
         try:
-            if self._ownership is None:
-                await self._store.write(lambda transaction: self._apply(transaction, batch))
-            else:
-                await self._ownership.write(self._store, lambda transaction: self._apply(transaction, batch))
+            await self._store_batch(batch)
         except HomeportError as error:
             log.warning("tasks not written", why=str(error), tasks=len(batch.tasks))
             if isinstance(error, TransientError):
@@ -191,11 +193,22 @@ class TaskJournal:
             passing(Point.TASK_AFTER_START)
         batch.settle()
 
+    async def _store_batch(self, batch: _Batch) -> None:
+        self._under_way = batch
+        try:
+            if self._ownership is None:
+                await self._store.write(lambda transaction: self._apply(transaction, batch))
+            else:
+                await self._ownership.write(self._store, lambda transaction: self._apply(transaction, batch))
+        finally:
+            self._under_way = None
+
     async def _apply(self, transaction: Transaction, batch: _Batch) -> None:
+        # Those that have ended first: one of them may be sent again by now, and is not found as if it still waited.
+        # It never is one that this batch adds, as a task begins when its admission is durable.
+        await transaction.put_tasks(list(batch.tasks.values()))
         if batch.new:
             batch.earlier = {task.id: task for task in await transaction.add_tasks(list(batch.new.values()))}
-        # None of them is among the new: a task begins when its admission is durable, before the batch with its end.
-        await transaction.put_tasks(list(batch.tasks.values()))
         if batch.started:
             await transaction.start_tasks(batch.started)
         await transaction.put_artifacts([*batch.artifacts, *batch.behind])
@@ -228,9 +241,13 @@ class TaskJournal:
             self._want(RETRY_SECONDS)
 
     def _durable(self) -> "asyncio.Future[None]":
-        made: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._batch.waiting.append(partial(_resolve, made))
+        made = self._waits_in(self._batch)
         self._want(0.0)
+        return made
+
+    def _waits_in(self, batch: _Batch) -> "asyncio.Future[None]":
+        made: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        batch.waiting.append(partial(_resolve, made))
         return made
 
     def _today(self) -> str:

@@ -8,6 +8,7 @@ import asyncio
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 
 from homeport.core.inference import admission
@@ -407,18 +408,37 @@ class Scheduler:
 
     def waits_for(self, ticket: Ticket) -> str:
         """Why a task has no slot yet, for people: `homeport why TASK`."""
-        pool_id, now = ticket.pool_id, self._monotonic()
+        return self.reasons()(ticket)
+
+    def reasons(self) -> Callable[[Ticket], str]:
+        """The same for many tickets at one moment: each pool is looked at once for all that may have the same
+        replicas."""
+        lack_of, most = cache(partial(self._lack_of, self._monotonic())), self._settings.key_running_max
+
+        def reason(ticket: Ticket) -> str:
+            takes_tasks, lack = lack_of(ticket.pool_id, ticket.sites, ticket.excluded)
+            if takes_tasks and most and self._running_of(ticket.caller) >= most:
+                return f"Its key runs as many tasks as it may at once: {most}."
+            return lack
+
+        return reason
+
+    def _lack_of(
+        self, now: float, pool_id: str, sites: tuple[str, ...], excluded: frozenset[tuple[str, str]]
+    ) -> tuple[bool, str]:
+        """Whether the pool takes tasks of this scope, and why it starts none more. Of other sites nothing is said."""
         if pool_id in self.reloading:
-            return f"Pool {pool_id} is being reloaded."
-        replicas, most = self.registry.replicas(pool_id), self._settings.key_running_max
+            return False, f"Pool {pool_id} is being reloaded."
+        replicas = [each for each in self.registry.replicas(pool_id) if not sites or each.site in sites]
         ready = [each for each in replicas if each.takes_tasks(now)]
         if not ready:
             why = next((f": {each.last_error}" for each in replicas if each.last_error), "")
-            return f"No replica of pool {pool_id} takes tasks{why}."
-        if most and self._running_of(ticket.caller) >= most:
-            return f"Its key runs as many tasks as it may at once: {most}."
-        slots = sum(each.slots_total for each in ready)
-        return f"All slots of pool {pool_id} are in use, {slots} of {slots}."
+            return False, f"No replica of pool {pool_id} takes tasks{why}."
+        left = [each for each in ready if each.key not in excluded]
+        if not left or any(each.slots_free for each in left):
+            return True, f"No free replica of pool {pool_id} suits this task."
+        slots = sum(each.slots_total for each in left)
+        return True, f"All slots of pool {pool_id} are in use, {slots} of {slots}."
 
     def depth(self, pool_id: str) -> int:
         queue = self._queues.get(pool_id)

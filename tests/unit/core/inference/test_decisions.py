@@ -10,7 +10,7 @@ from homeport.core.inference.admission import Situation
 from homeport.core.inference.breaker import CLOSED, FAILURES_MAX, OPEN, Circuit
 from homeport.core.inference.models.lifecycle import CatalogModel, ModelLifecycle
 from homeport.core.inference.placement import Misfit, ReplicaCandidate, code_of, place
-from homeport.core.inference.queue import FullPolicy, PoolQueue, QueueEntry, predicted_start_ms
+from homeport.core.inference.queue import LOOK_AHEAD_MAX, FullPolicy, PoolQueue, QueueEntry, predicted_start_ms
 from homeport.core.inference.sessions import Budgets, Session
 from homeport.core.inference.task import (
     STATUS,
@@ -208,6 +208,29 @@ def test_what_is_preferred_comes_first_within_its_priority_until_another_has_wai
     assert [take(1.0), take(6.0)] == ["a1", "b1"], "b1 has waited for more than five seconds"
     queue.cancel("a2")
     assert [take(1.0), take(1.0)] == ["a3", "b2"]
+
+
+def test_one_overdue_task_that_cannot_run_takes_the_limit_from_no_other() -> None:
+    queue: PoolQueue[str] = PoolQueue(100, wait_seconds_max=5.0)
+    for number in range(2 * LOOK_AHEAD_MAX):
+        queue.offer(entry(f"blocked{number}", key="a"))
+    queue.offer(entry("unloaded", key="b", priority=Priority.BATCH, since=1.0))
+    queue.offer(entry("later", key="b", since=2.0))
+    queue.offer(entry("loaded", key="c", since=9.0))
+    asked: list[str] = []
+
+    def can_run(name: str) -> bool:
+        asked.append(name)
+        return not name.startswith("blocked")
+
+    def take(now: float) -> str:
+        taken = queue.take(can_run, now, lambda name: name == "loaded")
+        assert taken is not None
+        return taken.id
+
+    assert [take(10.0), take(10.0), take(10.0)] == ["unloaded", "later", "loaded"]
+    most = 2 * LOOK_AHEAD_MAX + 2
+    assert len(asked) <= 3 * most, "however many tasks of a key wait, so many of it are asked"
 
 
 # --- admission ----------------------------------------------------------------------------------------------------
