@@ -85,7 +85,8 @@ class CentralSettings:
     bundle_refresh_seconds: int = 300
     """The refresh interval of the trust bundle; a rotation of the authority waits for it."""
     site_silence_seconds: float = 12.0
-    """After how long without contact a site counts as unreachable: two missed reports and the time to notice."""
+    """After how long without contact a site counts as unreachable: two missed reports and the time to notice.
+    When central starts, it first waits as long before it reports any site: nobody could call while it was away."""
     sweep_seconds: float = 5.0
     """How often sites are checked for missed reports."""
     lease_seconds: float = 10.0

@@ -16,7 +16,6 @@ from homeport.adapters.local_access import BELOW_DATA
 from homeport.adapters.registry.oci import OciRegistry
 from homeport.central.app import open_central
 from homeport.central.settings import CentralSettings
-from homeport.content.registry import service
 from homeport.content.registry.collection import Collected, collect
 from homeport.core.model.caller import INTERNAL, Role
 from homeport.errors import Refused
@@ -257,18 +256,6 @@ def test_an_unfinished_upload_is_left_alone_for_a_day(own: OwnRegistry) -> None:
     assert client.call("GET", path).status == 204
     assert run_collection(own, later=timedelta(hours=25)).uploads == 1
     assert client.call("GET", path).status == 404
-
-
-def test_uploads_that_nobody_finishes_are_bounded(own: OwnRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
-    client = own.client()
-    before = sum(1 for _ in (own.folder / "uploads").glob("*"))
-    monkeypatch.setattr(service, "UPLOADS_MAX", before + 1)
-    path = client.call("POST", "/v2/many/app/blobs/uploads/", b"").headers["location"]
-    refused = client.call("POST", "/v2/many/app/blobs/uploads/", b"")
-    assert (refused.status, refused.code) == (429, "TOOMANYREQUESTS")
-    client.call("DELETE", path)
-    path = client.call("POST", "/v2/many/app/blobs/uploads/", b"").headers["location"]
-    client.call("DELETE", path)
 
 
 def test_an_index_keeps_its_images_though_only_it_has_a_tag(own: OwnRegistry) -> None:

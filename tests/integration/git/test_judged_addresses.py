@@ -108,6 +108,15 @@ async def test_ssh_connects_to_the_judged_address_and_checks_the_name(
     assert "HostName" not in (await anyio.Path(ssh).read_text()), "nobody judged it"
 
 
+@pytest.mark.parametrize(("host", "judged"), [("[::1]", "::1"), ("127.0.0.1", "127.0.0.1")])
+def test_git_takes_the_settings_for_a_literal_address(host: str, judged: str) -> None:
+    url = f"http://{host}:{free_port()}/apps.git"
+    settings = [part for each in pin_to(parse_address(url), judged).settings for part in ("-c", each)]
+    said = subprocess.run(["git", *settings, "ls-remote", url], capture_output=True, text=True, check=False).stderr
+    assert "Failed to connect" in said and "RESOLVE" not in said
+    assert "http.followRedirects=false" in settings
+
+
 def test_what_a_name_contains_is_not_run_by_a_shell() -> None:
     route = pin_to(parse_address("git@a$(touch b);c:apps.git"), "192.0.2.1")
     assert route.ssh_options == "-o HostName=192.0.2.1 -o 'HostKeyAlias=a$(touch b);c'"

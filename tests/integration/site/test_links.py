@@ -266,7 +266,7 @@ async def test_a_node_says_nothing_to_another_site(stand: Stand) -> None:
 
 async def test_a_node_says_nothing_to_a_site_of_a_strangers_authority(stand: Stand, tmp_path: Path) -> None:
     node = TestRealm(tmp_path / "stranger").site().node("one")
-    assert "its certificate is not good" in await refusal_of(link_of(node, stand.port))
+    assert "its certificate is not trusted" in await refusal_of(link_of(node, stand.port))
 
 
 async def test_a_node_says_nothing_to_a_neighbour_that_plays_its_site(stand: Stand) -> None:

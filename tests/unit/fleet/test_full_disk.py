@@ -1,22 +1,23 @@
 """A site whose database cannot be written for a while has forgotten nothing when it can be written again."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from homeport.catalog.deployment import parse_deployment
-from homeport.core.model.instance import Failure
-from homeport.core.model.order import Held, Order, Rejection
+from homeport.core.model.instance import Failure, Unhealthy
+from homeport.core.model.order import Held, Order, Progress, Rejection
 from homeport.errors import StorageFull
 from homeport.fleet.shared.snapshot import Snapshot
 from homeport.fleet.site.conductor import Conductor
 from homeport.fleet.site.state import load_state
-from homeport.vocabulary import Code, Commit, DeploymentId, Generation, NodeId, OrderKind, State
+from homeport.vocabulary import Code, Commit, DeploymentId, Generation, NodeId, OrderKind, State, Step
 from homeport.wire.reports import encode
 from tests.simulation.life import MachineClock
 from tests.simulation.loop import run
 from tests.simulation.store import Disk, MemoryReader, MemoryStore
-from tests.support.builders import HOME, a_node, deployment_id
+from tests.support.builders import HOME, NOW, a_node, deployment_id
 from tests.support.deployment_files import deployment_file
 
 ONE, KEY = NodeId("one"), deployment_id()
@@ -89,5 +90,28 @@ def test_what_a_node_holds_is_taken_over_when_the_disk_has_space_again(writes_le
         assert (instance.state, instance.revision) == (State.INSTALLED, GOOD.revision)
         assert instance.rejected_revision == BAD.revision
         assert site.orders == [], "the node has nothing to do"
+
+    run(story)
+
+
+@pytest.mark.parametrize("known", [None, Unhealthy(NOW, "it answered 500")])
+def test_a_journal_that_had_to_wait_takes_back_no_newer_health(known: Unhealthy | None) -> None:
+    async def story() -> None:
+        site = Site()
+        conductor = await site.open()
+        held = replace(WENT_BACK, unhealthy=known)
+        await conductor.connected(a_node("one").info, [held])
+        await conductor.adopt(NEWEST, author="ann", touched=[KEY])
+        opposite = Unhealthy(NOW, "it does not answer") if known is None else None
+        site.writes_left = 1  # For the node's new label, not for its health.
+        with pytest.raises(StorageFull):
+            await conductor.connected(a_node("one", labels={"room": "2"}).info, [replace(held, unhealthy=opposite)])
+        site.writes_left = 1_000
+        generation = conductor.memory.instances[KEY, ONE].generation
+        healthy = known is None
+        step, message = (Step.RESTORED, "healthy again") if known is None else (Step.DRIFTED, known.why)
+        await conductor.take([(ONE, Progress(KEY, generation, step, "web", message, NOW, healthy=healthy))])
+        await conductor.planner.plan()
+        assert conductor.memory.instances[KEY, ONE].unhealthy == known
 
     run(story)

@@ -1,10 +1,12 @@
 """What a node holds and nobody wants there goes away, and what may still be placed there does not."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from homeport.core.model.deployment import Hold
+from homeport.core.model.instance import Unhealthy
 from homeport.core.model.node import Node
 from homeport.core.model.order import Held
 from homeport.core.reconcile.plan import REMOVAL_RETRY_SECONDS
@@ -78,6 +80,7 @@ def orphaned(memory: SiteState) -> tuple[Owned, ...]:
 
 def test_what_nobody_remembers_goes_when_it_runs_well_elsewhere() -> None:
     memory = a_memory(wanted=True)
+    memory.nodes[NodeId("two")] = a_node("two")
     assert orphaned(memory) == (), "nothing has taken its place"
     memory.instances[deployment_id(), NodeId("two")] = an_instance(node="two", state=State.INSTALLING)
     assert orphaned(memory) == (), "its successor is not healthy"
@@ -85,6 +88,25 @@ def test_what_nobody_remembers_goes_when_it_runs_well_elsewhere() -> None:
     assert orphaned(memory) == (LEFT,)
     memory.instances[deployment_id(), ONE] = an_instance(node="one", state=State.INSTALLING)
     assert orphaned(memory) == (), "it is placed here too"
+
+
+@pytest.mark.parametrize("liveness", [Liveness.STALE, Liveness.LOST, None])
+def test_what_a_silent_or_removed_node_had_installed_takes_nobodys_place(liveness: Liveness | None) -> None:
+    memory = a_memory(wanted=True)
+    if liveness is not None:
+        memory.nodes[NodeId("two")] = a_node("two", liveness=liveness)
+    memory.instances[deployment_id(), NodeId("two")] = an_instance(node="two")
+    assert orphaned(memory) == ()
+    memory.nodes[NodeId("two")] = a_node("two")
+    assert orphaned(memory) == (LEFT,)
+
+
+def test_what_is_unhealthy_elsewhere_takes_nobodys_place() -> None:
+    memory = a_memory(wanted=True)
+    memory.nodes[NodeId("two")] = a_node("two")
+    sick = replace(an_instance(node="two"), unhealthy=Unhealthy(NOW, "it does not answer"))
+    memory.instances[deployment_id(), NodeId("two")] = sick
+    assert orphaned(memory) == ()
 
 
 def test_what_nobody_remembers_stays_while_the_plan_cannot_place_it() -> None:

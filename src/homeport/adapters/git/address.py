@@ -7,6 +7,7 @@ only to `git` itself, through the clone's own configuration.
 
 import re
 import shlex
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -63,14 +64,17 @@ ANYWHERE: Final = PinnedRoute()
 
 
 def pin_to(address: GitAddress, judged: str) -> PinnedRoute:
-    """Keeps git to `judged`, an IP address of the remote's host. TLS and ssh still check the name."""
+    """Keeps git to `judged`, an IP address of the remote's host. TLS and ssh still check the name. A proxy of the
+    environment that git asks for http:// and https:// resolves the name by itself: there it was judged, not kept."""
     remote = address.remote
     assert remote is not None, "a folder is not connected to"
     bracketed = f"[{judged}]" if ":" in judged else judged
     match remote.scheme:
         case "http" | "https":
-            resolve = f"http.curloptResolve={remote.host}:{remote.port}:{bracketed}"
-            return PinnedRoute(("http.followRedirects=false", resolve))
+            stays = "http.followRedirects=false"
+            if _is_literal(remote.host):
+                return PinnedRoute((stays,))  # Nothing is resolved, and curl refuses an entry for an IPv6 address.
+            return PinnedRoute((stays, f"http.curloptResolve={remote.host}:{remote.port}:{bracketed}"))
         case "git":
             written = urlsplit(address.url).netloc
             return PinnedRoute((f"url.git://{bracketed}:{remote.port}/.insteadOf=git://{written}/",))
@@ -79,6 +83,14 @@ def pin_to(address: GitAddress, judged: str) -> PinnedRoute:
             options = (f"HostName={judged}", f"HostKeyAlias={known_as}")
             # A shell reads them.
             return PinnedRoute(ssh_options=" ".join(f"-o {shlex.quote(option)}" for option in options))
+
+
+def _is_literal(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def parse_address(url: str) -> GitAddress:

@@ -193,11 +193,7 @@ def _for_http2(context: ssl.SSLContext) -> ssl.SSLContext:
 
 def _cause(error: BaseException) -> str:
     """The part of the lower layers' error that a user can act on."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not good: {error.verify_message}"
-    if isinstance(error, ssl.SSLError):
-        return f"TLS failed: {(error.reason or 'no reason given').replace('_', ' ').lower()}"
-    if isinstance(error, OSError) and error.errno:
+    if isinstance(error, OSError) and (error.errno or isinstance(error, ssl.SSLError)):
         return reason_of(error)
     return str(error) or "no answer"
 

@@ -9,6 +9,7 @@ not a number raises `ExchangeFailed` or counts as missing; it never raises anyth
 import json
 import math
 import os
+import re
 import socket
 import ssl
 import sys
@@ -33,6 +34,11 @@ from homeport.lazy_dataclass import dataclass
 BODY_MAX: Final = 16 * 1024 * 1024
 """The default size limit of a response read as a whole. A thousand containers are some 2 MB."""
 PIECE: Final = 256 * 1024
+_TLS_REASON: Final = re.compile(r"\[[A-Z0-9]+: ([A-Z0-9_]+)\]")
+_NO_TLS: Final = frozenset(
+    {"WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "PACKET_LENGTH_TOO_LONG"}
+)
+"""What OpenSSL says of an answer that is no TLS."""
 
 
 class ExchangeFailed(Exception):
@@ -272,18 +278,27 @@ def reason_of(error: BaseException) -> str:
     """Why the exchange failed, in a few words."""
     inner = getattr(error, "os_error", None)  # of aiohttp, whose own words repeat the address
     cause = error.__cause__ if inner is None else inner
-    if isinstance(error, OSError) and (inner is not None or not error.strerror) and cause is not None:
+    is_wrapper = inner is not None or (isinstance(error, OSError) and not error.strerror)
+    if cause is not None and (is_wrapper or isinstance(cause, ssl.SSLError)):
         # All addresses of a host were tried: report the first failure.
         return reason_of(cause.exceptions[0] if isinstance(cause, BaseExceptionGroup) else cause)
     if isinstance(error, socket.gaierror):
         return "unknown host"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}"
-    if isinstance(error, ssl.SSLError):
-        return "it does not speak TLS"
+    if isinstance(error, OSError) and (isinstance(error, ssl.SSLError) or _TLS_REASON.match(error.strerror or "")):
+        return _tls_reason(error)
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno).lower()  # asyncio's message repeats the address
     return str(error) or type(error).__name__
+
+
+def _tls_reason(error: OSError) -> str:
+    """The numbers of TLS errors mean other errors to the system. aiohttp keeps the text alone of a connection that is
+    lost later: with TLS 1.3 a refused certificate is."""
+    found = _TLS_REASON.match(error.strerror or "")
+    reason: str = getattr(error, "reason", None) or (found[1] if found else error.strerror) or "no reason given"
+    return "it does not speak TLS" if reason in _NO_TLS else f"TLS failed: {reason.replace('_', ' ').lower()}"
 
 
 def _defaults(address: Address, body: bytes) -> dict[str, str]:

@@ -20,6 +20,7 @@ from homeport.core.access.roles import refusal
 from homeport.core.model.caller import Caller
 from homeport.serving.capability import Routes
 from homeport.serving.middleware.basic import BasicAsBearer
+from homeport.serving.middleware.callers import ACTION
 from homeport.serving.routing import Router
 
 BELOW: Final = "/git/"
@@ -96,6 +97,7 @@ class _Endpoint:
             # A push begins here, and git shows a text only now; refused later it says "Everything up-to-date".
             why = refusal(caller, _PUSH)
             if why is not None:
+                scope["state"][ACTION] = _PUSH.name
                 answer = PlainTextResponse(f"{why}\n", 403)
                 await answer(scope, receive, send)
                 return

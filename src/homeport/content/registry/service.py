@@ -6,7 +6,7 @@ Metadata changes are serialised with garbage collection: nothing changes while i
 
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import field
 from typing import Any, Final
 
@@ -28,11 +28,14 @@ from homeport.content.registry.ranges import received
 from homeport.content.registry.repositories import Repositories, StoredManifest
 from homeport.errors import DigestMismatch, NotFound, OffsetMismatch, UploadBusy
 from homeport.lazy_dataclass import dataclass
+from homeport.log import get_log
 from homeport.ports import BlobStore, OpenBlob, Upload, UploadId
 from homeport.vocabulary import Digest
 
 UPLOADS_MAX: Final = 1_000
-"""Unfinished ones: each is a file that stays for a day."""
+"""Unfinished ones: each is a file that stays for a day, or until others need the room."""
+
+log = get_log(__name__)
 
 UsedBy = Callable[[str, str], Awaitable[str | None]]
 """Called before a manual deletion, with a repository and a tag or digest: the deployment that needs it."""
@@ -63,6 +66,9 @@ class RegistryService:
     used_by: UsedBy = not_in_use
     changing: anyio.Lock = field(default_factory=anyio.Lock)
     traffic: Traffic = field(default_factory=Traffic)
+    _beginning: anyio.Lock = field(default_factory=anyio.Lock)
+    _unfinished: int | None = None
+    """Uploads, at least; None until they were counted."""
 
     # --- blobs ------------------------------------------------------------------------------------------------
 
@@ -95,10 +101,37 @@ class RegistryService:
 
     async def begin(self, name: str) -> UploadId:
         check_name(name)
-        if len(await self.blobs.uploads()) >= UPLOADS_MAX:
-            message = f"{UPLOADS_MAX} uploads are not finished. Finish or cancel some; each is removed after a day."
+        async with self._beginning:
+            if self._unfinished is None or self._unfinished >= UPLOADS_MAX:
+                self._unfinished = await self._make_room()
+            self._unfinished += 1
+            return await self.blobs.begin()
+
+    async def _make_room(self) -> int:
+        """How many uploads are not finished, after those that got no data for longest have made room: a client that
+        begins them in a loop keeps nobody else from pushing. Empty ones go first, and a tenth of all at once, so that
+        they are seldom listed."""
+        uploads = sorted(await self.blobs.uploads(), key=lambda each: (each.size_bytes > 0, each.at))
+        left = len(uploads)
+        if left < UPLOADS_MAX:
+            return left
+        enough = UPLOADS_MAX - max(1, UPLOADS_MAX // 10)
+        for upload in uploads:
+            if left <= enough:
+                break
+            with suppress(NotFound, UploadBusy):
+                await self.blobs.cancel(upload.id)
+                left -= 1
+        if left >= UPLOADS_MAX:
+            message = f"{UPLOADS_MAX} uploads are under way. Try again when some of them are finished."
             raise RegistryProblem(SpecCode.TOOMANYREQUESTS, message)
-        return await self.blobs.begin()
+        log.warning("unfinished uploads discarded for new ones", count=len(uploads) - left, limit=UPLOADS_MAX)
+        return left
+
+    def _ended(self) -> None:
+        """An upload of a client; of one that is dropped otherwise the next count knows."""
+        if self._unfinished:
+            self._unfinished -= 1
 
     async def upload(self, name: str, upload_id: UploadId) -> Upload:
         check_name(name)
@@ -118,12 +151,14 @@ class RegistryService:
         check_name(name)
         with _upload_problems():
             await self.blobs.finish(upload_id, digest)
+        self._ended()
         await self._add_blob(name, digest)
 
     async def cancel(self, name: str, upload_id: UploadId) -> None:
         check_name(name)
         with _upload_problems():
             await self.blobs.cancel(upload_id)
+        self._ended()
 
     async def delete_blob(self, name: str, digest: Digest) -> None:
         """From this repository; others keep theirs, and the disk space is freed by the next collection."""

@@ -6,7 +6,7 @@ a new key of the specification grants nothing by itself.
 """
 
 import posixpath
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from homeport.core.model.custom import CustomSpec
@@ -54,6 +54,12 @@ DEFAULT_CAPABILITIES: Final = frozenset({
 # fmt: on
 _FILES: Final = ("env_file", "label_file")
 BIND_FLAGS: Final = frozenset({"", "bind", "rbind", "ro", "rw", "private", "rprivate", "nodev", "noexec", "nosuid"})
+TMPFS_OPTIONS: Final = frozenset(
+    {"", "gid", "mode", "noatime", "nodev", "noexec", "nosuid", "nr_blocks", "nr_inodes", "ro", "rw", "size", "uid"}
+)
+OWN_CONTENT: Final = {"secrets": ("file", "environment"), "configs": ("file", "content", "environment")}
+"""Where the content of a secret or config comes from that is not the engine's. podman-compose reads no other of a
+secret, and takes one that has a name instead for the engine's."""
 LOG_DRIVERS: Final = ("json-file", "k8s-file", "journald", "local", "none", "default")
 """Those that keep lines on this machine. Others send them on from the machine's own network."""
 LOG_OPTIONS: Final = frozenset({"compress", "max-buffer-size", "max-file", "max-size", "mode", "tag"})
@@ -74,23 +80,41 @@ def compose_demands(project: Mapping[str, Any], folder: str, *, real: RealPath) 
             demands.append(PermissionDemand(Permission.HOST_NETWORK, f"network {name}: driver: {driver}"))
     for kind in ("secrets", "configs"):
         for name, source in _mapping(project.get(kind)).items():
-            if file := _mapping(source).get("file"):
-                demands += place.demands(f"{kind} {name}: file", str(file))
-            if _mapping(source).get("external"):  # the engine's own, of whoever has put it there
-                demands.append(PermissionDemand(Permission.OTHER, f"{kind} {name}: external"))
+            demands += _stored_demands(kind, str(name), _mapping(source), place)
     return demands
 
 
 def _mount_demands(where: str, options: Mapping[str, Any], place: "_Place") -> Iterator[PermissionDemand]:
     """The engine mounts a volume with options as root, outside the container: of type overlay or proc it would show
-    the machine's files whatever its device is called. So only a folder that is bound and a tmpfs are known."""
-    kind, flags = str(options.get("type", "none")), str(options.get("o", "")).split(",")
-    if kind == "tmpfs" or not options:
+    the machine's files whatever its device is called. With `bind` the kernel ignores the type and mounts the device,
+    so only a folder that is bound and a plain tmpfs are known."""
+    if not options:
         return
-    if kind in ("none", "bind") and "device" in options and set(flags) <= BIND_FLAGS:
-        yield from place.demands(f"{where}: device", str(options["device"]))
+    kind, device = str(options.get("type", "none")), str(options.get("device") or "")
+    flags = frozenset(str(options.get("o") or "").split(","))
+    is_known = options.keys() <= {"type", "o", "device"}
+    if is_known and kind == "tmpfs" and device in ("", "tmpfs") and _names(flags) <= TMPFS_OPTIONS:
+        return
+    binds = kind in ("none", "bind") or not flags.isdisjoint(("bind", "rbind"))
+    if is_known and binds and flags <= BIND_FLAGS and device.startswith(("/", "~")):
+        yield from place.demands(f"{where}: device", device)
     else:
         yield PermissionDemand(Permission.OTHER, where)
+
+
+def _names(flags: Iterable[str]) -> frozenset[str]:
+    return frozenset(flag.partition("=")[0] for flag in flags)
+
+
+def _stored_demands(kind: str, name: str, source: Mapping[str, Any], place: "_Place") -> Iterator[PermissionDemand]:
+    """A secret or config that is external is the engine's own, of whoever has put it there."""
+    where, own = f"{kind} {name}", OWN_CONTENT[kind]
+    if file := source.get("file"):
+        yield from place.demands(f"{where}: file", str(file))
+    if source.get("external"):
+        yield PermissionDemand(Permission.OTHER, f"{where}: external")
+    elif not any(source.get(key) for key in own):
+        yield PermissionDemand(Permission.OTHER, f"{where}: external (without {' or '.join(own)})")
 
 
 def _service_demands(who: str, service: Mapping[str, Any], place: "_Place") -> Iterator[PermissionDemand]:

@@ -1,12 +1,13 @@
 """How the progress of an order is shown: as a step in a column, and as an event. Pure."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from homeport.core.lifecycle.replay import observe_health
 from homeport.core.model.event import NewEvent
 from homeport.core.model.instance import Instance
-from homeport.core.model.order import Held, Progress
+from homeport.core.model.order import Held, Progress, Result
 from homeport.core.model.report import NodeNoticed, Progressed
 from homeport.core.reconcile.instances import Key
 from homeport.fleet.shared.record import kind_of
@@ -58,6 +59,29 @@ def restated_health(
         )
         news.append(Progressed(node_id, progress))
     return news
+
+
+def with_known_health(
+    journals: Mapping[NodeId, tuple[Held, ...]],
+    news: Sequence[tuple[NodeId, Progress | Result]],
+    instances: Mapping[Key, Instance],
+) -> dict[NodeId, tuple[Held, ...]]:
+    """Journals that wait to be compared, after this news of their nodes was recorded: where that was about health,
+    theirs is older."""
+    told = {
+        (node_id, item.deployment_id, item.generation)
+        for node_id, item in news
+        if isinstance(item, Result) or item.healthy is not None
+    }
+
+    def updated(node_id: NodeId, item: Held) -> Held:
+        instance = instances.get((item.deployment_id, node_id))
+        if instance is None or (node_id, item.deployment_id, item.generation) not in told:
+            return item
+        return replace(item, unhealthy=instance.unhealthy)
+
+    changed = {node_id for node_id, _, _ in told} & journals.keys()
+    return {**journals, **{each: tuple(updated(each, item) for item in journals[each]) for each in changed}}
 
 
 def progress_event(item: Progressed, site: SiteName, message: str) -> NewEvent:

@@ -35,9 +35,7 @@ from homeport.core.reconcile.plan import Move, can_roll_back, is_due_by_time, se
 from homeport.core.secrets import missing
 from homeport.core.tracing import TraceContext
 from homeport.errors import TransientError
-from homeport.fleet.shared.progress import (
-    restated_health,
-)
+from homeport.fleet.shared.progress import restated_health, with_known_health
 from homeport.fleet.shared.snapshot import Snapshot
 from homeport.fleet.site.desired_state import DesiredStateRecorder
 from homeport.fleet.site.maintenance import Decide, expire_holds
@@ -470,6 +468,9 @@ class Conductor:
                     progressed.append(Progressed(node_id, item))
             if transitions or progressed:
                 await self._record(transitions, progressed)
+            if self._held:
+                told = [(node_id, item) for node_id, item in own if not isinstance(item, Unreadable)]
+                self._held = with_known_health(self._held, told, self.memory.instances)
 
     async def _refused(self, node_id: NodeId, why: str) -> None:
         await self.notice(node_id, Notice(NoticeCode.MESSAGE_REFUSED, f"news of the node was refused: {why}"))

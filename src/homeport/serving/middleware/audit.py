@@ -22,7 +22,7 @@ from homeport.errors import HomeportError
 from homeport.identity.audit import Auditor, role_of
 from homeport.log import get_log
 from homeport.serving.middleware.authorization import look_up
-from homeport.serving.middleware.callers import DETAIL, PLAN
+from homeport.serving.middleware.callers import ACTION, DETAIL, PLAN
 from homeport.serving.problems import REQUEST_ID, refusal
 
 CHANGING: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -149,7 +149,7 @@ class _AuditedResponse:
         client, caller = self._scope.get("client"), state.get("caller")
         is_known = isinstance(caller, Caller)
         return self._auditor.entry(
-            action="unknown" if self._found is None else self._found.action.name,
+            action="unknown" if self._found is None else state.get(ACTION, self._found.action.name),
             target=self._target(answer if result is AuditResult.DONE else {}),
             result=result,
             actor=caller.name if is_known else "anonymous",

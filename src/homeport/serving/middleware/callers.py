@@ -16,6 +16,8 @@ ASK_HINT: Final = "Ask an administrator for a token with this right."
 PLAN: Final = "plan"
 DETAIL: Final = "audit_detail"
 """Where a route stores further details for the audit trail."""
+ACTION: Final = "audit_action"
+"""Where a route stores the name of the action, for the audit trail, where the request alone does not tell it."""
 
 
 def caller_of(request: Request) -> Caller:

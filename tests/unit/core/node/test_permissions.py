@@ -231,6 +231,25 @@ def test_what_others_have_stored_in_the_engine_is_asked_for(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "source", "why"),
+    [
+        ("secrets", {"name": "key"}, "without file or environment"),
+        ("secrets", {"name": "key", "content": "x"}, "without file or environment"),
+        ("secrets", {"name": "key", "file": ""}, "without file or environment"),
+        ("secrets", None, "without file or environment"),
+        ("configs", {"name": "key"}, "without file or content or environment"),
+    ],
+)
+def test_a_secret_without_a_content_of_its_own_is_the_engines(kind: str, source: Any, why: str) -> None:
+    assert asked({"image": "x"}, **{kind: {"key": source}}) == [("other", f"{kind} key: external ({why})")]
+
+
+def test_what_brings_its_content_along_is_not_asked_for() -> None:
+    of_environment, written = {"name": "web_key", "environment": "KEY"}, {"name": "web_key", "content": "x"}
+    assert asked({"image": "x"}, secrets={"key": of_environment}, configs={"a": of_environment, "b": written}) == []
+
+
+@pytest.mark.parametrize(
     ("options", "permissions"),
     [
         ({"type": "none", "o": "bind,ro", "device": f"{FOLDER}/conf"}, []),
@@ -241,6 +260,20 @@ def test_what_others_have_stored_in_the_engine_is_asked_for(kind: str) -> None:
         ({"type": "nfs", "device": ":/export", "o": "addr=10.0.0.5"}, ["other"]),
         ({"type": "none", "device": "x", "o": "lowerdir=/etc"}, ["other"]),
         ({"size": "10m"}, ["other"]),
+        ({"type": "tmpfs"}, []),
+        ({"type": "tmpfs", "device": "", "o": "size=10m,mode=1777,uid=5,gid=5,noexec"}, []),
+        ({"type": "tmpfs", "device": "/", "o": "bind"}, ["host-paths"]),
+        ({"type": "tmpfs", "device": "/", "o": "rbind,ro"}, ["host-paths"]),
+        ({"type": "tmpfs", "device": f"{FOLDER}/conf", "o": "bind"}, []),
+        ({"type": "tmpfs", "device": "/etc"}, ["other"]),
+        ({"type": "tmpfs", "device": "/", "o": "bind,size=1m"}, ["other"]),
+        ({"type": "tmpfs", "device": "tmpfs", "o": "bind"}, ["other"]),
+        ({"type": "tmpfs", "device": "tmpfs", "o": "remount"}, ["other"]),
+        ({"type": "tmpfs", "device": "tmpfs", "mountpoint": "/etc"}, ["other"]),
+        ({"type": "none", "o": "bind", "device": f"{FOLDER}/conf", "copy": "/etc"}, ["other"]),
+        # The engine would look for it below its own working directory, which is mostly "/".
+        ({"type": "none", "o": "bind", "device": "etc"}, ["other"]),
+        ({"type": "none", "o": "bind", "device": None}, ["other"]),
     ],
 )
 def test_a_volume_that_is_mounted_with_options_shows_nothing_of_the_machine(

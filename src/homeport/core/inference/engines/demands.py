@@ -51,9 +51,9 @@ def engine_demands(spec: EngineSpec, environment: Mapping[str, str]) -> list[Per
 def _commands(spec: EngineSpec) -> Iterator[str]:
     if spec.mode is Mode.SOURCE:
         yield "mode: source"
-    if spec.mode is Mode.BINARY:
-        if spec.binary not in ("", BINARIES[spec.engine]):
-            yield f"binary: {spec.binary}"
+    if spec.mode is Mode.BINARY and spec.binary not in ("", BINARIES[spec.engine]):
+        yield f"binary: {spec.binary}"
+    if spec.mode in (Mode.PACKAGE, Mode.BINARY):
         yield from (f"flags: {option}" for option in _options(spec) if option not in TUNING)
 
 

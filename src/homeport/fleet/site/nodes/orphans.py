@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
+from homeport.core.model.instance import Instance
 from homeport.core.model.order import Held, Order, Progress, Result
 from homeport.core.reconcile.holds import hold_on
 from homeport.core.reconcile.instances import Key
@@ -123,7 +124,14 @@ def _is_forgotten(item: Owned, memory: SiteState, now: datetime) -> bool:
     if key in memory.instances or item.deployment_id not in memory.wanted:
         return key not in memory.instances
     others = memory.instances.of_deployment(item.deployment_id).values()
-    return any(each.state is State.INSTALLED for each in others) and not _must_wait(key, memory, now)
+    return any(_is_healthy(each, memory) for each in others) and not _must_wait(key, memory, now)
+
+
+def _is_healthy(instance: Instance, memory: SiteState) -> bool:
+    """As far as is known now: what a node had installed before it went silent may be gone with it."""
+    node = memory.nodes.get(instance.node_id)
+    is_live = node is not None and node.liveness is Liveness.LIVE
+    return is_live and instance.state is State.INSTALLED and instance.unhealthy is None
 
 
 def _has_no_owner(owner: NodeId, node_id: NodeId, memory: SiteState) -> bool:

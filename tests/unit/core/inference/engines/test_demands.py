@@ -22,7 +22,7 @@ def demands(section: Mapping[str, Any], **environment: str) -> Sequence[tuple[Pe
     "section",
     [
         LLAMA,
-        {**LLAMA, "flags": ["--embeddings", "--pooling", "mean", "--threads", "-1", "--mmproj", "/p.gguf"]},
+        {**LLAMA, "flags": ["--embeddings", "--pooling", "mean", "--threads", "-1"]},
         {**LLAMA, "mode": "binary"},
         {**LLAMA, "mode": "binary", "binary": "llama-server", "flags": ["-ngl", "99", "--batch-size=64"]},
         {**LLAMA, "mode": "container", "flags": ["--log-file", "/x"], "image": "ghcr.io/x/y:1"},
@@ -50,6 +50,8 @@ def test_engines_that_the_owner_has_installed_need_no_permission(section: Mappin
         ),
         ({"mode": "binary", "flags": ["--log-file=/etc/cron.d/x"]}, ["flags: --log-file"]),
         ({"mode": "binary", "flags": ["--threads", "2", "--tools", "all"]}, ["flags: --tools"]),
+        ({"flags": ["--model", "/srv/other/private.gguf"]}, ["flags: --model"]),
+        ({"flags": ["--mmproj=/p.gguf", "--slots"]}, ["flags: --mmproj"]),
     ],
 )
 def test_code_that_a_deployment_brings_is_a_native_command(section: Mapping[str, Any], where: list[str]) -> None:
@@ -58,7 +60,10 @@ def test_code_that_a_deployment_brings_is_a_native_command(section: Mapping[str,
 
 def test_a_library_to_load_and_an_address_to_listen_on_are_asked_for_too() -> None:
     assert demands(LLAMA, LD_PRELOAD="/x.so") == [(Permission.NATIVE_COMMANDS, "engine: environment: LD_PRELOAD")]
-    assert demands({**LLAMA, "flags": ["--host", "0.0.0.0"]}) == [(Permission.HOST_NETWORK, "engine: flags: --host")]
+    assert demands({**LLAMA, "flags": ["--host", "0.0.0.0"]}) == [
+        (Permission.NATIVE_COMMANDS, "engine: flags: --host"),
+        (Permission.HOST_NETWORK, "engine: flags: --host"),
+    ]
 
 
 def test_the_refusal_names_the_option_of_the_node() -> None:
