@@ -541,3 +541,7 @@ def test_a_token_for_a_site_that_is_not_there_is_made_and_mentioned(homeport: Ho
     done = homeport("tokens", "create", "--name", "ci", "--role", "viewer", "--site", "hoem")
     assert (done.returncode, "hp_1_2" in done.stdout) == (0, True)
     assert done.stderr == "! There is no site hoem yet.  homeport sites list\n"
+    canned.answers["GET /api/v1/sites/hoem"] = lambda _: problem(503, "unavailable", "The database is not there.")
+    done = homeport("tokens", "create", "--name", "ci", "--role", "viewer", "--site", "hoem")
+    assert (done.returncode, "hp_1_2" in done.stdout) == (0, True), "this is the only time it is shown"
+    assert done.stderr == "", "whether the site is there is not known"
