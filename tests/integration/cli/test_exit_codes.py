@@ -97,6 +97,8 @@ def test_1_when_the_status_shows_what_needs_attention_and_0_otherwise(homeport: 
     waiting = overview.model_copy(update={"attention": [], "nodes": {"live": 0}, "deployments": {"PENDING": 2}})
     canned.answers["GET /api/v1/overview"] = lambda _: waiting
     assert "2 PENDING, and no node has joined" in homeport("status").stdout
+    canned.answers["GET /api/v1/overview"] = lambda _: waiting.model_copy(update={"devices": 12})
+    assert homeport("status").stdout.endswith("All is well.\n"), "devices of Margo clients run what nodes do not"
     canned.answers["GET /api/v1/overview"] = lambda _: overview
     wrong = homeport("status")
     assert wrong.returncode == 1
