@@ -174,6 +174,9 @@ def test_4_when_what_answers_does_not_speak_https(homeport: Homeport, canned: Ca
     done = homeport("sites", "list", "--url", canned.url.replace("http:", "https:"))
     assert done.returncode == 4
     assert f"does not speak https.\n  Try  --url {canned.url}\n" in done.stderr
+    away = canned.url.replace("http:", "https:").replace("127.0.0.1", "0.0.0.0")
+    done = homeport("sites", "list", "--url", away)
+    assert "does not speak https.\n  Check the port.\n" in done.stderr, "a token is not sent there over http"
 
 
 def test_4_when_what_answers_is_not_homeport(homeport: Homeport, canned: Canned) -> None:
