@@ -276,6 +276,8 @@ def test_cancelling_what_has_ended_says_how(homeport: Homeport, canned: Canned, 
     [
         (("jobs", "show", ""), 2, "it is empty"),
         (("jobs", "artifact", "", "out.txt"), 2, "it is empty"),
+        (("secrets", "set", "", "password"), 2, "it is empty"),
+        (("pipelines", "validate", ""), 2, "it is empty"),
         (("nodes", "drain", ""), 2, "it is empty"),
         (("deploy", "hello", "--site", ""), 2, "Invalid value for '--site': it is empty"),
         (("deploy", "hello@", "--site", "home"), 2, "has no version after the @"),
