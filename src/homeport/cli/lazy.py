@@ -123,20 +123,19 @@ def _refuse_empty(
 
 
 def with_checked_values(command: click.Command) -> click.Command:
-    """For every option of every command at once, so that none can miss it."""
+    """For every option and argument of every command at once, so that none can miss it. The words of a command to run
+    are UNPROCESSED: one of them may be empty."""
     for each in command.params:
-        each.type = _checked(each.type, is_words=isinstance(each, click.Argument) and each.nargs == -1)
+        each.type = _checked(each.type)
     return command
 
 
-def _checked(kind: click.ParamType[Any], *, is_words: bool) -> click.ParamType[Any]:
+def _checked(kind: click.ParamType[Any]) -> click.ParamType[Any]:
     checked = kind
     if isinstance(kind, click.types.FloatParamType) and not isinstance(kind, _Finite):
         checked = _Finite()
         if isinstance(kind, click.FloatRange):
             checked = _FiniteRange(kind.min, kind.max, kind.min_open, kind.max_open, kind.clamp)
-    elif is_words:
-        pass  # a command and what it gets: a word of it may be empty
     elif type(kind) is click.types.StringParamType:
         checked = _Given()
     elif type(kind) is click.Path:

@@ -4,11 +4,10 @@ Everything that is begun was stored before, with the attempt's number. A driver 
 carries out its RUNNING items again; each kind of step finds what it has begun under the attempt's key.
 """
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import field, replace
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Final
 
 import anyio
@@ -58,6 +57,9 @@ RETRY: Final = BackoffPolicy(1.0, 30.0)
 STOP_SECONDS: Final = 10.0
 """How long stopping what a step has begun may take. It is tried once; a job that it does not reach ends by its own
 timeout."""
+BEGUN_SECONDS: Final = 1.0
+"""A try that is under way for so long has begun, whatever an earlier one waited for: one that cannot begin fails at
+once."""
 
 
 @dataclass(slots=True)
@@ -166,7 +168,7 @@ class Driver:
             if key not in self._executions:
                 item = self._run.step(key[0]).items[key[1]]
                 execution = self._executions[key] = _Execution(item.attempt)
-                tasks.start_soon(self._carry_out, pipeline, key, execution)
+                tasks.start_soon(self._carry_out, pipeline, key, execution, tasks)
         if self._run.cancelled_by is not None:
             for execution in self._executions.values():
                 execution.is_stopped = True
@@ -230,9 +232,9 @@ class Driver:
 
     # --- one item ---------------------------------------------------------------------------------------------
 
-    async def _carry_out(self, pipeline: Pipeline, key: ItemKey, execution: _Execution) -> None:
+    async def _carry_out(self, pipeline: Pipeline, key: ItemKey, execution: _Execution, tasks: TaskGroup) -> None:
         try:
-            outcome = await self._attempt(pipeline, key, execution)
+            outcome = await self._attempt(pipeline, key, execution, tasks)
         except Exception:
             log.exception("step failed because of a fault in Homeport", run=self._run.id, step=key[0])
             fault = Failure("INTERNAL", "It failed because of a fault in Homeport; see the log of central")
@@ -240,21 +242,20 @@ class Driver:
         self._outcomes.append((key, execution.attempt, outcome))
         self._bell.set()
 
-    async def _attempt(self, pipeline: Pipeline, key: ItemKey, execution: _Execution) -> Outcome:
+    async def _attempt(self, pipeline: Pipeline, key: ItemKey, execution: _Execution, tasks: TaskGroup) -> Outcome:
         step, item = pipeline.step(key[0]), self._run.step(key[0]).items[key[1]]
         try:
             action = await self._central.in_thread(action_of, step, self._run, key, pipeline, self._results)
         except ExpressionError as error:
             return Outcome(failure=Failure(EXPRESSION, str(error)), is_final=True)
-        has_begun = partial(self._note_wait, key, "")
-        work = Work(self._run, pipeline, step, key[1], item, action, key in self._resumed, has_begun)
+        work = Work(self._run, pipeline, step, key[1], item, action, key in self._resumed)
         self._resumed.discard(key)
         executor = self._kinds[step.kind]
         assert item.started_at is not None
         end = item.started_at + timedelta(seconds=step.timeout_seconds)
         seconds = max(0.0, (end - self._central.clock.now()).total_seconds())
         with execution.scope, anyio.move_on_after(seconds):
-            return await self._persistently(executor, work)
+            return await self._persistently(executor, work, tasks)
         await self._stop(executor, work)
         if execution.is_stopped:
             return Outcome(is_cancelled=True, failure=Failure("CANCELLED", "It was stopped"))
@@ -262,7 +263,7 @@ class Driver:
         message = f"It took longer than {step.timeout_seconds:g} seconds{f', and {why}' if why else ''}"
         return Outcome(failure=Failure(TIMEOUT, message))
 
-    async def _persistently(self, executor: StepKindExecutor, work: Work) -> Outcome:
+    async def _persistently(self, executor: StepKindExecutor, work: Work, tasks: TaskGroup) -> Outcome:
         """A failure of ours, such as a full queue, costs time and no attempt."""
         failures, is_checked = 0, work.is_resumed
         while True:
@@ -271,7 +272,10 @@ class Driver:
                     message = f"The access token with which {work.run.owner.name} began the run is no longer valid"
                     return Outcome(failure=Failure("NOT_AUTHORIZED", message), is_final=True)
                 is_checked = True
-                return await executor.carry_out(work)
+                if failures == 0 and not work.item.reason:
+                    return await executor.carry_out(work)
+                with self._beginning(work, tasks):
+                    return await executor.carry_out(work)
             except LeaseLost:
                 raise
             except TransientError as error:
@@ -282,6 +286,22 @@ class Driver:
             except HomeportError as error:
                 code = error.code.upper().replace("-", "_")
                 return Outcome(failure=Failure(code, str(error)), is_final=not isinstance(error, NoNodeFits))
+
+    @contextmanager
+    def _beginning(self, work: Work, tasks: TaskGroup) -> Iterator[None]:
+        """A try after one that had to wait, perhaps before central was restarted."""
+        scope = anyio.CancelScope()
+
+        async def clear() -> None:
+            with scope:
+                await anyio.sleep(BEGUN_SECONDS)
+                self._note_wait((work.step.name, work.number), "")
+
+        tasks.start_soon(clear)
+        try:
+            yield
+        finally:
+            scope.cancel()
 
     def _note_wait(self, key: ItemKey, why: str) -> None:
         self._waits[key] = why

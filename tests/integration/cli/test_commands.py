@@ -276,6 +276,8 @@ def test_cancelling_what_has_ended_says_how(homeport: Homeport, canned: Canned, 
     [
         (("jobs", "show", ""), 2, "it is empty"),
         (("jobs", "artifact", "", "out.txt"), 2, "it is empty"),
+        (("secrets", "set", "", "password"), 2, "it is empty"),
+        (("pipelines", "validate", ""), 2, "it is empty"),
         (("nodes", "drain", ""), 2, "it is empty"),
         (("deploy", "hello", "--site", ""), 2, "Invalid value for '--site': it is empty"),
         (("deploy", "hello@", "--site", "home"), 2, "has no version after the @"),
@@ -541,3 +543,7 @@ def test_a_token_for_a_site_that_is_not_there_is_made_and_mentioned(homeport: Ho
     done = homeport("tokens", "create", "--name", "ci", "--role", "viewer", "--site", "hoem")
     assert (done.returncode, "hp_1_2" in done.stdout) == (0, True)
     assert done.stderr == "! There is no site hoem yet.  homeport sites list\n"
+    canned.answers["GET /api/v1/sites/hoem"] = lambda _: problem(503, "unavailable", "The database is not there.")
+    done = homeport("tokens", "create", "--name", "ci", "--role", "viewer", "--site", "hoem")
+    assert (done.returncode, "hp_1_2" in done.stdout) == (0, True), "this is the only time it is shown"
+    assert done.stderr == "", "whether the site is there is not known"

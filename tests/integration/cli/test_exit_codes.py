@@ -97,6 +97,8 @@ def test_1_when_the_status_shows_what_needs_attention_and_0_otherwise(homeport: 
     waiting = overview.model_copy(update={"attention": [], "nodes": {"live": 0}, "deployments": {"PENDING": 2}})
     canned.answers["GET /api/v1/overview"] = lambda _: waiting
     assert "2 PENDING, and no node has joined" in homeport("status").stdout
+    canned.answers["GET /api/v1/overview"] = lambda _: waiting.model_copy(update={"devices": 12})
+    assert homeport("status").stdout.endswith("All is well.\n"), "devices of Margo clients run what nodes do not"
     canned.answers["GET /api/v1/overview"] = lambda _: overview
     wrong = homeport("status")
     assert wrong.returncode == 1
@@ -172,6 +174,9 @@ def test_4_when_what_answers_does_not_speak_https(homeport: Homeport, canned: Ca
     done = homeport("sites", "list", "--url", canned.url.replace("http:", "https:"))
     assert done.returncode == 4
     assert f"does not speak https.\n  Try  --url {canned.url}\n" in done.stderr
+    away = canned.url.replace("http:", "https:").replace("127.0.0.1", "0.0.0.0")
+    done = homeport("sites", "list", "--url", away)
+    assert "does not speak https.\n  Check the port.\n" in done.stderr, "a token is not sent there over http"
 
 
 def test_4_when_what_answers_is_not_homeport(homeport: Homeport, canned: Canned) -> None:

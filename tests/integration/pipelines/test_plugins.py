@@ -49,6 +49,18 @@ class Hangs(Base):
         await anyio.sleep(60)
 
 
+class Patient(Base):
+    tries = 0
+
+    async def carry_out(self, work):
+        import anyio
+        from homeport.errors import PeerUnavailable
+        self.tries += 1
+        if self.tries == 1:
+            raise PeerUnavailable("The cellar is locked.")
+        await anyio.sleep(60)
+
+
 class NoStop:
     async def carry_out(self, work): ...
 """
@@ -101,6 +113,20 @@ async def test_what_a_plugin_does_wrong_fails_its_own_step(tmp_path: Path, odd: 
         }
         assert "the cellar is flooded" in failures["raises"]["message"]
         assert "dict, not an Outcome" in failures["returns"]["message"]
+
+
+async def test_a_plugin_that_had_to_wait_and_then_runs_does_not_wait_any_more(tmp_path: Path, odd: str) -> None:
+    settings = PipelineSettings(step_plugins={"patient": f"{odd}:Patient"})
+    async with running_central(tmp_path / "central", pipelines=settings) as (_, client):
+        source = "name: odd\nsteps:\n  one: {timeout: 1m, plugin: {name: patient}}\n"
+        path = await _begun(client, {"source": source})
+
+        async def says(reason: str) -> bool:
+            (step,) = (await client.get(path)).body["steps"] or [{"reason": "", "items": []}]
+            return [step["reason"], *(each["reason"] for each in step["items"])] == [reason] * 2
+
+        await eventually(lambda: says("waits: The cellar is locked."), what="the step to wait")
+        await eventually(lambda: says(""), what="the step to have begun", seconds=20)
 
 
 async def test_a_plugin_that_central_does_not_have_is_refused_with_its_field(tmp_path: Path) -> None:

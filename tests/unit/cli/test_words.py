@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import logging
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -348,6 +349,23 @@ def test_a_start_shows_warnings_alone_until_it_is_over_or_takes_long(monkeypatch
     assert brief.filter(info)
     monkeypatch.setattr(logs, "BRIEF_SECONDS", 0.0)
     assert BriefStart().filter(info)
+
+
+@pytest.mark.parametrize(("given", "is_brief"), [([], True), (["--log-level", "info"], False)])
+def test_a_start_is_brief_unless_logs_were_asked_for(
+    monkeypatch: pytest.MonkeyPatch, given: list[str], is_brief: bool
+) -> None:
+    @click.command()
+    @logs.logged
+    def role(log_level: str, log_format: str | None) -> None:
+        logs.configure_logs(log_level, log_format, is_brief=True)
+
+    configured: dict[str, Any] = {}
+    monkeypatch.setattr(logging, "basicConfig", lambda **how: configured.update(how))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    role.main(given, standalone_mode=False)
+    (handler,) = configured["handlers"]
+    assert any(isinstance(each, BriefStart) for each in handler.filters) is is_brief
 
 
 def test_a_log_on_a_terminal_shows_what_others_say_on_one_line_and_does_not_obey_it() -> None:

@@ -186,8 +186,10 @@ class Client:
 
     def _unreachable(self, error: Exception) -> PeerUnavailable:
         if getattr(error, "reason", None) == "WRONG_VERSION_NUMBER":
-            plain = f"http{self.url.removeprefix('https')}"
-            return PeerUnavailable(f"What answers at {self.url} does not speak https.", hint=f"Try  --url {plain}")
+            # Over http, a token is sent to no other machine.
+            plain = f"Try  --url http{self.url.removeprefix('https')}"
+            hint = plain if is_loopback(self._host) else "Check the port."
+            return PeerUnavailable(f"What answers at {self.url} does not speak https.", hint=hint)
         return PeerUnavailable(f"Cannot reach Homeport at {self.url} ({reason_of(error)}).", hint=START_HINT)
 
     def token(self) -> str:

@@ -42,12 +42,19 @@ def logged(command: Decorated) -> Decorated:
 def configure_logs(level: str, form: str | None, *, is_brief: bool = False) -> None:
     """With `is_brief`, a start at a terminal shows warnings alone, unless it takes long or logs were asked for."""
     handler = EnduringHandler(sys.stderr)
-    if is_brief and form is None and level == "info" and sys.stderr.isatty():
+    if is_brief and level == "info" and not _is_asked_for() and sys.stderr.isatty():
         handler.addFilter(BriefStart())
     chosen = form or ("text" if sys.stderr.isatty() else "json")
     handler.setFormatter(TextFormatter() if chosen == "text" else JsonFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("homeport").setLevel(level.upper())
+
+
+def _is_asked_for() -> bool:
+    """Whether the running command was told how to log, be it with what is the default."""
+    ctx = click.get_current_context()
+    sources = {ctx.get_parameter_source(name) for name in ("log_level", "log_format")}
+    return sources != {click.core.ParameterSource.DEFAULT}
 
 
 class BriefStart(logging.Filter):

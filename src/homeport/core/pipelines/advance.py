@@ -85,13 +85,15 @@ def finished(pipeline: Pipeline, run: Run, key: ItemKey, outcome: Outcome, *, re
 
 
 def with_waits(run: Run, waits: Mapping[ItemKey, str]) -> Run:
-    """With what items under way wait for; empty for those that do not any more. A step says the first of them."""
+    """With what items under way wait for; empty for those that do not any more. A step under way says the first of
+    them."""
     for key, why in waits.items():
         item = run.step(key[0]).items[key[1]]
         if item.state is StepState.RUNNING and item.reason != why:
             run = _with_item(run, key, replace(item, reason=why))
-            step = run.step(key[0])
-            said = next((each.reason for each in step.items if each.state is StepState.RUNNING and each.reason), "")
+    for step in run.steps:
+        said = next((each.reason for each in step.items if each.state is StepState.RUNNING and each.reason), "")
+        if step.state is StepState.RUNNING and step.reason != said:
             run = _with_step(run, replace(step, reason=said))
     return run
 

@@ -40,7 +40,6 @@ class PipelineSteps:
             request = PipelineRunRequest(saved.source, inputs, PIPELINE, RunId(work.uuid), work.run)
             run = await self._begun(request, work.run)
         passing(Point.PIPELINE_STEP_BEGUN)
-        work.has_begun()
         while run.state not in RUN_ENDED:
             async with self._central.store.read() as reader:
                 last = await reader.last_event_id()

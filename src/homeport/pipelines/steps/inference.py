@@ -29,18 +29,13 @@ class InferenceSteps:
             work.run.owner.caller,
             task_id=work.uuid,
             timeout_seconds=work.step.timeout_seconds,
-            on_submitted=partial(_begun, work),
+            on_submitted=partial(passing, Point.PIPELINE_STEP_BEGUN),
         )
         return _outcome(answer)
 
     async def stop(self, work: Work) -> None:
         if self._ports.tasks is not None:
             await self._ports.tasks.cancel(work.uuid, work.run.owner.caller)
-
-
-def _begun(work: Work) -> None:
-    passing(Point.PIPELINE_STEP_BEGUN)
-    work.has_begun()
 
 
 def _request(work: Work) -> InferenceRequest:

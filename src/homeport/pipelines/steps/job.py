@@ -34,7 +34,6 @@ class JobSteps:
         caller = work.run.owner.caller
         job = await self._jobs.submit(JobRequest(_spec(work), JobId(work.key), work.site), caller)
         passing(Point.PIPELINE_STEP_BEGUN)
-        work.has_begun()
         while job.state not in ENDED:
             job = await self._jobs.result(job, seconds=WAIT_SECONDS)
         async with self._store.read() as reader:

@@ -1,7 +1,7 @@
 """What a kind of step is given, and what it must do."""
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from homeport.core.pipelines.advance import Outcome
@@ -10,10 +10,6 @@ from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import SiteName
 
 _SPACE: Final = uuid.UUID("5a3c1f0e-7f0b-4d7c-9c8e-2f1f6a2b9d51")
-
-
-def _nothing() -> None:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +26,6 @@ class Work:
     """The fields of the step's kind, with the values of their expressions."""
     is_resumed: bool
     """Whether central was stopped while this attempt was under way: it may have been carried out already."""
-    has_begun: Callable[[], None] = _nothing
-    """To be called where it may have to wait before it begins: what it waited for is not shown any more."""
 
     @property
     def site(self) -> SiteName | None:

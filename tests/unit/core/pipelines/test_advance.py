@@ -187,5 +187,7 @@ def test_what_items_under_way_wait_for_is_said_by_their_step_until_they_begin() 
     assert (waiting.step("a").reason, waiting.step("a").items[1].reason) == ("waits: a full queue",) * 2
     assert with_waits(waiting, {("a", 0): ""}) == waiting
     assert with_waits(waiting, {("a", 1): ""}) == runs.run
+    runs.run = waiting
     runs.end("a", 1)
-    assert with_waits(runs.run, {("a", 1): "waits: a full queue"}) == runs.run, "it has ended"
+    assert with_waits(runs.run, {}).step("a").reason == "", "the other one runs and waits for nothing"
+    assert with_waits(runs.run, {("a", 1): "waits: a full queue"}).step("a").items == runs.run.step("a").items

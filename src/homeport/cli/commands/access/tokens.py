@@ -17,7 +17,7 @@ from homeport.cli.options import Settings, connected, formatted, listed, pass_se
 from homeport.cli.terminal.ages import age
 from homeport.cli.terminal.moments import MomentParameter
 from homeport.cli.terminal.output import Column, Item, TableListing, done, print_data, show, show_list
-from homeport.errors import NotFound, Refused
+from homeport.errors import HomeportError, NotFound, Refused
 
 if TYPE_CHECKING:
     from homeport.core.model.access import ApiToken
@@ -68,19 +68,22 @@ def create_token(
     store: str | None,
 ) -> None:
     """Create an access token and print it, only this once."""
-    if data is None and store is None:
-        body = {"name": name, "role": role, "sites": list(sites)}
-        if expires is not None:
-            body["expires_at"] = expires.isoformat()
-        client = Client(settings.url)
-        created = client.post("/api/v1/tokens", body)
-        _mention_unknown(client, sites)
-    else:
-        created = _create_offline(data, store, name=name, role=role, sites=sites, expires=expires)
+    if data is not None or store is not None:
+        _print_created(settings, _create_offline(data, store, name=name, role=role, sites=sites, expires=expires))
+        return
+    body = {"name": name, "role": role, "sites": list(sites)}
+    if expires is not None:
+        body["expires_at"] = expires.isoformat()
+    client = Client(settings.url)
+    _print_created(settings, client.post("/api/v1/tokens", body))
+    _mention_unknown(client, sites)
+
+
+def _print_created(settings: Settings, created: Json) -> None:
     if settings.is_data:
         print_data(settings, created)
         return
-    done(f'token "{name}" ({role}) is made; this is the only time it is shown:')
+    done(f'token "{created["name"]}" ({created["role"]}) is made; this is the only time it is shown:')
     click.echo(f"\n{created['token']}\n")
     click.echo("  Use it:  homeport login URL , or set HOMEPORT_TOKEN.")
 
@@ -140,12 +143,14 @@ def revoke_token(settings: Settings, token: str, data: Path | None, store: str |
 
 
 def _mention_unknown(client: Client, sites: tuple[str, ...]) -> None:
-    """A site may join later, so an unknown one is no mistake for certain."""
+    """A site may join later, so an unknown one is no mistake for certain. The token is there either way."""
     for site in sites:
         try:
             client.get(f"/api/v1/sites/{site}")
         except NotFound:
             click.echo(f"{click.style('!', fg='yellow')} There is no site {site} yet.  homeport sites list", err=True)
+        except HomeportError:
+            return
 
 
 def _create_offline(

@@ -51,7 +51,7 @@ def _show(settings: Settings, overview: Json) -> None:
     wrong = overview["attention"]
     if not wrong:
         pending = overview["deployments"].get("PENDING", 0)
-        is_waiting = bool(pending) and not sum(nodes.values())
+        is_waiting = bool(pending) and not sum(nodes.values()) and not devices
         click.echo(
             f"{pending} PENDING, and no node has joined:  homeport nodes list" if is_waiting else "All is well."
         )
