@@ -166,7 +166,7 @@ class MockWfm:
         if self.cuts and body:
             await send({"type": "http.response.body", "body": body[: len(body) // 2], "more_body": True})
             raise ConnectionResetError("cut off")
-        size = len(body) // 10 + 1 if path.startswith(self.trickling) else len(body)
+        size = len(body) // 10 + 1 if path.startswith(self.trickling) else max(1, len(body))
         for at in range(size, len(body), size):
             await send({"type": "http.response.body", "body": body[at - size : at], "more_body": True})
             await anyio.sleep(0.5)

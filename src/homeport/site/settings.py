@@ -40,7 +40,7 @@ class SiteSettings:
     for others. Everything when empty."""
     wfm_forgotten_version: int = 0
     """While this manifest version is adopted, older manifests are accepted: the fleet manager has lost its state, or
-    is another one now."""
+    is another one now. Once: not after the next manifest is adopted, until the site was started without it."""
     branch: str = "main"
     poll_seconds: float = 30.0
     """How often a remote repository is polled when no notification arrives. Central and webhooks do notify, so this

@@ -56,8 +56,9 @@ RULES: Final[tuple[Rule, ...]] = (
          CLIENT, "a_faulty_update_is_dropped_as_a_whole_and_what_runs_stays", "a_wrong_bundle_is_dropped_and_a_wrong_size_is_not"),
     rule("What of a fleet manager that begins again at an older version?",
          "Its manifests are refused, as replayed ones are, and what runs stays, until an operator says that it lost its state, or that it is another one now: `--wfm-forget VERSION` of the site, with"
-         " the version that is adopted. That holds until the next manifest is adopted.",
-         CLIENT, "a_fleet_manager_that_lost_its_state_is_followed_again_when_an_operator_says_so"),
+         " the version that is adopted. That holds until the next manifest is adopted, also where the"
+         " option stays and that version comes again; it can be used once more after a start without it.",
+         CLIENT, "a_fleet_manager_that_lost_its_state_is_followed_again_when_an_operator_says_so", "a_version_is_forgotten_once_also_where_the_option_stays"),
     rule("How often is it asked?",
          "Every 15 s, give or take a tenth (`--wfm-poll`), within `--wfm-hours`, never in `--wfm-downtime`. Failures are repeated ever slower, up to a minute,"
          " and never before `Retry-After`, of which a week at most is believed. What says `retryable: false` is not repeated, `fixed` is not repeated ever slower.",

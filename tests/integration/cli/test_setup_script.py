@@ -39,6 +39,20 @@ def test_what_takes_long_is_named_before_it_begins(checkout: Path) -> None:
     assert "✓ environment ready" in said[2]
 
 
+def test_the_dashboard_is_checked_with_the_node_that_it_is_built_with(checkout: Path) -> None:
+    """Setup puts one into .venv where that of the machine is too old."""
+    shutil.copy(ROOT / "scripts" / "check", checkout / "scripts")
+    for npm, code in ((checkout / ".venv/bin/npm", 0), (checkout / "machine/npm", 1)):
+        npm.parent.mkdir(exist_ok=True)
+        npm.write_text(f"#!/bin/sh\nexit {code}\n")
+        npm.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{checkout / 'machine'}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        [checkout / "scripts/check", "dashboard"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert "✓ dashboard" in done.stdout, done.stdout
+
+
 def read_all(terminal: int) -> str:
     """What was written to it, of which each read may return a part; once the other side is closed it is an error."""
     parts = []

@@ -156,6 +156,38 @@ async def test_a_fleet_manager_that_lost_its_state_is_followed_again_when_an_ope
         assert wanted(site) == {ONE, deployment_id(3)}
 
 
+async def test_a_version_is_forgotten_once_also_where_the_option_stays(
+    tmp_path: Path, wfm: MockWfm, options: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The new fleet manager comes to that version some day."""
+    forgetful = {**options, "wfm_forgotten_version": 5}
+    wfm.version = 4
+    wfm.want(deployment(1))  # version 5
+    async with running_site(tmp_path, "north", node=False, **options) as site:
+        await eventually(lambda: wanted(site) == {ONE})
+        await polled_again(wfm)
+    wfm.version = 0
+    wfm.want(deployment(1), deployment(2))  # version 1
+    async with running_site(tmp_path, "north", node=False, **forgetful) as site:
+        await eventually(lambda: wanted(site) == {ONE, TWO})
+        await polled_again(wfm)
+        wfm.version = 4
+        wfm.want(deployment(2))  # version 5 again
+        await eventually(lambda: wanted(site) == {TWO})
+        await polled_again(wfm)
+    wfm.version = 1
+    wfm.want(deployment(1))  # version 2, replayed
+    caplog.clear()
+    for given in (forgetful, options):
+        async with running_site(tmp_path, "north", node=False, **given) as site:
+            await polled_again(wfm)
+            problem = await eventually(lambda: site.parts.conductor.memory.source_problem)
+            assert "not newer than 5" in problem and wanted(site) == {TWO}
+    assert [each.getMessage() for each in caplog.records].count("--wfm-forget has no effect any more, remove it") == 1
+    async with running_site(tmp_path, "north", node=False, **forgetful) as site:
+        await eventually(lambda: wanted(site) == {ONE}, what="it to act once more, since it was taken away meanwhile")
+
+
 async def test_capabilities_are_the_first_call_after_each_start(
     tmp_path: Path, wfm: MockWfm, options: dict[str, Any]
 ) -> None:

@@ -83,7 +83,8 @@ def wfm_options(command: Callable[..., None]) -> Callable[..., None]:
             type=click.IntRange(min=0, max=VERSION_MAX),
             default=0,
             metavar="VERSION",
-            help="Accept older manifests than this adopted one, once: its fleet manager has lost its state.",
+            help="Accept an older manifest than this adopted one, once: its fleet manager has lost its state. Without"
+            " effect once a manifest was adopted with it; remove it then.",
         ),
     )
 

@@ -64,7 +64,8 @@ def judge(body: bytes, etag: str, adopted: Adopted, *, media_type: str = MANIFES
     if manifest.version <= adopted.version:
         raise UpdateRejected(
             f"Manifest {manifest.version} is not newer than {adopted.version}, which is adopted: it was replayed,"
-            f" or the fleet manager lost its state. If it did, start the site with --wfm-forget {adopted.version}."
+            f" or the fleet manager lost its state. If it did, start the site with --wfm-forget {adopted.version};"
+            " where it has that already, it was used before: start it once without."
         )
     return manifest
 

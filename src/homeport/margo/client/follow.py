@@ -104,7 +104,7 @@ class MargoClient:
     on_contact: Callable[[str | None], None]
     forgotten_version: int = 0
     """While this one is adopted, an older manifest is believed: an operator says that the fleet manager has lost its
-    state."""
+    state. Once: not after the next manifest is adopted, as long as the option stays."""
     local_time: Callable[[datetime], datetime] = lambda now: now.astimezone()
     memory: ClientMemory = field(init=False)
     reporter: StatusReporter = field(init=False)
@@ -121,6 +121,9 @@ class MargoClient:
         """Runs while the role runs."""
         if not await self.memory.load():
             await self._remember_from_git()
+        if not self.forgotten_version and self.memory.kept.forgotten:
+            await self.memory.save(forgotten=0)  # the option was removed: given again, it has its effect again
+        self._warn_of_used_option()
         await self.reporter.begin()
         if not self.memory.kept.capabilities:
             with anyio.move_on_after(min(self.schedule.poll_seconds / 2, FIRST_NODE_SECONDS_MAX)):
@@ -138,7 +141,11 @@ class MargoClient:
         found = _COMMIT_MESSAGE.fullmatch(message.strip())
         version = int(found[1]) - 1 if found else 0
         log.error("stored state of the fleet manager damaged, restored from the commit", version=version)
-        await self.memory.save(adopted=Adopted(version, ""), commit=head or "")
+        await self.memory.save(adopted=Adopted(version, ""), commit=head or "", forgotten=self.forgotten_version)
+
+    def _warn_of_used_option(self) -> None:
+        if self.forgotten_version and self.memory.kept.forgotten == self.forgotten_version:
+            log.warning("--wfm-forget has no effect any more, remove it", version=self.forgotten_version)
 
     async def _poll(self) -> None:
         backoff = Backoff(first_seconds=1.0, last_seconds=max(self.schedule.poll_seconds, 60.0))
@@ -184,13 +191,18 @@ class MargoClient:
         self.reporter.polled(is_accepted=True)
         if reply.status != 304 and not is_adopted(reply.body, adopted):
             try:
-                since = NOTHING_YET if adopted.version == self.forgotten_version else adopted
-                manifest = judge(reply.body, reply.etag, since, media_type=reply.media_type)
+                manifest = judge(reply.body, reply.etag, self._newest_known(), media_type=reply.media_type)
                 await self._adopt(adopted_of(manifest, reply.body, reply.etag), manifest)
             except UpdateRejected as error:
                 await self.conductor.source_failed(f"An update of the fleet manager was rejected: {error}")
                 raise
         await self.reporter.report_refusals()
+
+    def _newest_known(self) -> Adopted:
+        """What a manifest has to be newer than."""
+        kept = self.memory.kept
+        is_forgotten = kept.adopted.version == self.forgotten_version != kept.forgotten
+        return NOTHING_YET if is_forgotten else kept.adopted
 
     def _capabilities(self) -> Mapping[str, Any]:
         nodes = self.conductor.memory.nodes.values()
@@ -240,6 +252,7 @@ class MargoClient:
                 commit=commit,
                 refusals=refusals,
                 announced={**self._still_reported(), **announced},
+                forgotten=self.forgotten_version,
             )
         log.info("manifest adopted", version=manifest.version, deployments=len(contents), commit=commit[:8])
 

@@ -33,6 +33,9 @@ class MargoClientState:
     """What of the adopted manifest this site cannot take at all, and has not reported yet."""
     announced: Mapping[str, str] = field(default_factory=dict)
     """What the fleet manager calls deployments whose id is not a UUID in small letters."""
+    forgotten: int = 0
+    """The `--wfm-forget` with which the newest manifest was adopted. It has no effect any more, even when that
+    version comes again."""
 
 
 @dataclass(slots=True)
@@ -67,6 +70,7 @@ class ClientMemory:
                     "components": {key: list(names) for key, names in kept.components.items()},
                     "refusals": dict(kept.refusals),
                     "announced": dict(kept.announced),
+                    "forgotten": kept.forgotten,
                 }
             )
             await self.store.write(lambda tx: tx.set_value(KEY, text))
@@ -84,4 +88,5 @@ def _read(text: str) -> MargoClientState:
         # Not there in what an older release has written.
         dict(data.get("refusals", {})),
         dict(data.get("announced", {})),
+        int(data.get("forgotten", 0)),
     )
