@@ -7,11 +7,13 @@ import pytest
 
 from homeport.core.model.event import HistoryEntry
 from homeport.core.model.instance import Failure
+from homeport.core.model.order import Result
 from homeport.site.app import SiteApp
-from homeport.vocabulary import Actor, Code, State
+from homeport.vocabulary import Actor, Code, NodeId, State
 from tests.integration.site.conftest import OpenSite
 from tests.integration.site.test_going_back import KEY, at, instance, push
 from tests.integration.site.test_site import link, reaches
+from tests.support.builders import NOW
 from tests.support.git import Person
 from tests.support.scripted_node import scripted_node
 from tests.support.waiting import eventually
@@ -44,6 +46,24 @@ async def test_a_node_that_is_there_and_never_answers_is_given_up_on(person: Per
         node.is_wedged = False
         push(person, "1.1.0")
         await eventually(lambda: at(site, "1.1.0"))
+
+
+async def test_of_several_results_of_one_order_that_come_at_once_the_last_counts(
+    person: Person, start: OpenSite, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As of a node that lost its folder, while neither its disk nor that of its site takes anything."""
+    push(person, "1.0.0", policy="{retries: 0}")
+    async with start() as site, scripted_node(link(site)) as node:
+        await reaches(site, State.INSTALLED)
+        node.is_wedged = True
+        order = node.orders[0]
+        failure = Failure(Code.DISK_FULL, "The journal cannot be written.")
+        refused = [
+            Result(KEY, order.generation, order.kind, succeeded=False, at=NOW, failure=failure) for _ in range(2)
+        ]
+        await site.parts.conductor.take([(NodeId("one"), each) for each in refused])
+        assert instance(site).state is State.FAILED
+    assert "transition rejected" not in caplog.text
 
 
 async def test_an_update_that_is_never_answered_is_gone_back_from(person: Person, start: OpenSite) -> None:

@@ -453,7 +453,7 @@ class Conductor:
         async with self._turn():
             transitions: list[Transition] = []
             progressed: list[Progressed] = []
-            for node_id, item in own:
+            for node_id, item in _without_repeats(own):
                 if isinstance(item, Unreadable):
                     why = f"a {item.what} of the node was refused: {item.why}"
                     await self._problems.notice(node_id, NoticeCode.MESSAGE_REFUSED, why)
@@ -578,6 +578,16 @@ class Conductor:
             with anyio.CancelScope(shield=True):
                 yield
                 await self.queue.keep_bounded()
+
+
+def _without_repeats(news: Sequence[tuple[NodeId, NodeNews]]) -> Iterator[tuple[NodeId, NodeNews]]:
+    """A node answers an order each time that it is sent: of several results of one order the last counts."""
+    last = {
+        (node_id, item.deployment_id, item.generation): item for node_id, item in news if isinstance(item, Result)
+    }
+    for node_id, item in news:
+        if not isinstance(item, Result) or last[node_id, item.deployment_id, item.generation] is item:
+            yield node_id, item
 
 
 def _is_known(progress: Progress, instance: Instance) -> bool:
