@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from homeport.adapters.registry.oci import OciRegistry
@@ -74,6 +75,18 @@ async def test_a_service_that_cannot_be_started_is_an_engine_that_is_not_there(t
     engine = PodmanEngine(tmp_path / "file" / "data", EngineOptions(environment=engine_environment()))
     with pytest.raises(EngineUnavailable, match="cannot be started: Not a directory"):
         await engine.reach()
+
+
+async def test_the_service_leaves_nothing_in_the_folder_that_homeport_was_started_in(tmp_path: Path) -> None:
+    """Podman 4 writes an empty file `oom` where it runs when a container is killed for its memory."""
+    data = tmp_path / "data"
+    engine = PodmanEngine(data, EngineOptions(environment=engine_environment()))
+    try:
+        await engine.reach()
+        services = [each for each in psutil.Process().children(recursive=True) if "service" in each.cmdline()]
+        assert {each.cwd() for each in services if str(data) in " ".join(each.cmdline())} == {str(data)}
+    finally:
+        await engine.close()
 
 
 async def test_a_removal_under_which_the_engine_dies_is_reported_by_its_code(

@@ -156,6 +156,7 @@ class PodmanEngine:
                 stdin=DEVNULL,
                 stdout=errors,
                 stderr=errors,
+                cwd=self._data,  # Podman 4 leaves a file `oom` there when a container is killed for its memory
                 env=self.environment,
                 start_new_session=True,
             )
