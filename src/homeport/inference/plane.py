@@ -558,7 +558,7 @@ class TaskPlane:
         return replace(task, deadline_ms=task.deadline_ms - waited_ms) if waited_ms < task.deadline_ms else None
 
     def _end_stored(self, stored: StoredTask, error: Refusal | None) -> None:
-        """One from before a restart that does not run here; it was cancelled where there is no error."""
+        """Ends a task from before a restart that does not run here: cancelled, or failed with `error`."""
         self._forget(stored.id)
         stream, said = TaskStream(), None if error is None else error.to_data()
         if said is None:

@@ -51,7 +51,7 @@ def configure_logs(level: str, form: str | None, *, is_brief: bool = False) -> N
 
 
 def _is_asked_for() -> bool:
-    """Whether the running command was told how to log, be it with what is the default."""
+    """Whether logging options were given to the running command, default values included."""
     ctx = click.get_current_context()
     sources = {ctx.get_parameter_source(name) for name in ("log_level", "log_format")}
     return sources != {click.core.ParameterSource.DEFAULT}

@@ -107,7 +107,7 @@ def _names(flags: Iterable[str]) -> frozenset[str]:
 
 
 def _stored_demands(kind: str, name: str, source: Mapping[str, Any], place: "_Place") -> Iterator[PermissionDemand]:
-    """A secret or config that is external is the engine's own, of whoever has put it there."""
+    """An external secret or config is read from the engine, where another user may have stored it."""
     where, own = f"{kind} {name}", OWN_CONTENT[kind]
     if file := source.get("file"):
         yield from place.demands(f"{where}: file", str(file))

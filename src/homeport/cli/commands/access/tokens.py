@@ -143,7 +143,7 @@ def revoke_token(settings: Settings, token: str, data: Path | None, store: str |
 
 
 def _mention_unknown(client: Client, sites: tuple[str, ...]) -> None:
-    """A site may join later, so an unknown one is no mistake for certain. The token is there either way."""
+    """Warns about unknown sites. They may join later, so the token is created anyway."""
     for site in sites:
         try:
             client.get(f"/api/v1/sites/{site}")
